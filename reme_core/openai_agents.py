@@ -1,4 +1,4 @@
-"""Sessions of the OpenAI Agents SDK in the file of a memory: items as they came, and what was said in them as messages.
+"""Sessions of the OpenAI Agents SDK in a memory: items as they came, and what was said in them as messages.
 
 ```python
 from agents import Runner
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
@@ -36,7 +35,7 @@ from reme_core.schema.messages import (
 )
 from reme_core.schema.plain import ascii_json, clean_json, clean_text, fit_blocks, is_kept, usable_id
 from reme_core.steps.user_input import read_id
-from reme_core.stores import Database
+from reme_core.stores import SqlConnection, SqlDatabase
 from reme_core.stores.sql.bookkeeping import look_up_scope
 
 T = TypeVar("T")
@@ -80,7 +79,7 @@ class ReMeSession:
             session_settings: The SDK's `SessionSettings(limit=...)`: how many items an agent is shown; None: all.
 
         Raises:
-            ConfigurationError: The memory has no local file.
+            ConfigurationError: The memory lies in no file or database of ours.
             InvalidInputError: A session or user that can't be one.
         """
         if not user_id or not user_id.strip():
@@ -95,7 +94,7 @@ class ReMeSession:
         self._memory = memory
         self._user_id = user_id
         self._scope = make_scope(memory.memory_space, user_id)
-        self._file: Database = memory.database
+        self._database: SqlDatabase = memory.database
         # Ids of what was said in items that were just removed, by item: the SDK takes items out and adds them again.
         self._removed: dict[str, list[str]] = {}
 
@@ -103,7 +102,8 @@ class ReMeSession:
         """Return the newest `limit` items in their order; without a limit those that `session_settings` allows."""
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
-        bodies = await self._file.read(partial(_newest, scope=self._scope, session=self.session_id, limit=limit))
+        work = partial(_newest, scope=self._scope, session=self.session_id, limit=limit)
+        bodies = await self._database.read(work, within=self._scope)
         return [json.loads(body) for body in bodies]
 
     async def add_items(self, items: list[Any]) -> None:
@@ -136,7 +136,8 @@ class ReMeSession:
                     background=True,
                     on_conflict="rename",
                 )
-            await self._file.write(partial(_insert, scope=self._scope, session=self.session_id, rows=rows))
+            work = partial(_insert, scope=self._scope, session=self.session_id, rows=rows)
+            await self._database.write(work, within=self._scope)
         except BaseException:
             self._note_removed(rows)  # who tries again says nothing twice
             raise
@@ -148,11 +149,11 @@ class ReMeSession:
 
     async def clear_session(self) -> None:
         """Remove all items: agents begin anew. What was said in them stays in the memory, where `retrieve` finds it."""
-        await self._remove(limit=-1)
+        await self._remove(limit=_ALL)
 
     async def _remove(self, *, limit: int) -> Sequence[_Row]:
         work = partial(_delete, scope=self._scope, session=self.session_id, limit=limit)
-        rows = await _to_its_end(self._file.write(work))
+        rows = await _to_its_end(self._database.write(work, within=self._scope))
         self._note_removed(rows)
         return rows
 
@@ -199,33 +200,38 @@ def _written(item: object, place: int) -> str:
     raise InvalidInputError(msg)
 
 
-def _number(connection: sqlite3.Connection, scope: Scope) -> int | None:
+_ALL = 1 << 62  # a limit that nothing reaches
+
+
+def _number(connection: SqlConnection, scope: Scope) -> int | None:
     """Return the number of a scope that has items, None where there are none."""
     query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'openai_agents_items'"
-    return look_up_scope(connection, scope) if connection.execute(query).fetchone() else None
+    if connection.dialect.is_file and not connection.execute(query).fetchone():
+        return None
+    return look_up_scope(connection, scope)
 
 
-def _newest(connection: sqlite3.Connection, *, scope: Scope, session: str, limit: int | None) -> list[str]:
+def _newest(connection: SqlConnection, *, scope: Scope, session: str, limit: int | None) -> list[str]:
     number = _number(connection, scope)
     if number is None or (limit is not None and limit <= 0):
         return []
     query = f"SELECT body {_OF_SESSION} ORDER BY position DESC LIMIT ?"
-    rows = connection.execute(query, (number, session, -1 if limit is None else limit)).fetchall()
+    rows = connection.execute(query, (number, session, _ALL if limit is None else limit)).fetchall()
     return [body for (body,) in reversed(rows)]
 
 
-def _insert(connection: sqlite3.Connection, *, scope: Scope, session: str, rows: Sequence[_Row]) -> None:
-    for table in _TABLES:
+def _insert(connection: SqlConnection, *, scope: Scope, session: str, rows: Sequence[_Row]) -> None:
+    for table in _TABLES if connection.dialect.is_file else ():
         connection.execute(table)
-    number = Database.number_of(connection, scope)
+    number = connection.dialect.number_of(connection, scope)
     connection.executemany(
         "INSERT INTO openai_agents_items (erased_with, session, message, body) VALUES (?, ?, ?, ?)",
         [(number, session, message_id, body) for message_id, body in rows],
     )
 
 
-def _delete(connection: sqlite3.Connection, *, scope: Scope, session: str, limit: int) -> list[_Row]:
-    """Remove the newest items, all with -1; return them in order."""
+def _delete(connection: SqlConnection, *, scope: Scope, session: str, limit: int) -> list[_Row]:
+    """Remove the newest items; return them in order."""
     number = _number(connection, scope)
     if number is None:
         return []

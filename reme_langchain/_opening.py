@@ -13,11 +13,13 @@ from reme_core.ports import Embedder
 from reme_core.schema import shown
 
 MemoryOrPath: TypeAlias = ReMe | str | Path | None
-"""A `ReMe`; or the path of its working folder, or of its file; or None for the default working folder."""
+"""A `ReMe`; or the path of its working folder, or of its file; or the URL of a database of PostgreSQL; or None for the
+database that REME_DATABASE_URL names, and the default working folder where it names none."""
 
 DEFAULT_FOLDER = ".reme"
 IN_MEMORY = ":memory:"
 _FILES = frozenset({".db", ".sqlite", ".sqlite3"})
+_SERVERS = ("postgresql://", "postgres://")
 
 
 class NothingToDo:
@@ -77,7 +79,8 @@ def open_memory(
         given: See `MemoryOrPath`.
         embedder: For a memory made here; without one, the environment decides.
         what: The argument's name, for the error.
-        synchronous: For a file opened here: FULL survives a power cut, NORMAL a killed process.
+        synchronous: For a file opened here: FULL survives a power cut, NORMAL a killed process. Of a server, the
+            caller sees to it.
         with_models: False: a memory made here has none, whatever the environment says.
 
     Raises:
@@ -86,25 +89,39 @@ def open_memory(
     if isinstance(given, ReMe):
         return given, False
     if given is not None and not isinstance(given, str | Path):
-        msg = f"{what}: wanted a ReMe or a path, found {shown(given)}"
+        msg = f"{what}: wanted a ReMe, a path or postgresql://..., found {shown(given)}"
         raise ConfigurationError(msg)
     if str(given) == IN_MEMORY:
         msg = f"{what}: {IN_MEMORY!r} is SQLite's word for nothing on disk, and here all is on disk: give a folder"
         raise ConfigurationError(msg)
-    if "://" in str(given):
-        msg = (
-            f"{what}: found a URL ({shown(str(given).partition('://')[0])}), and memories lie in a file on this "
-            "machine: give a path, such as '.reme' or 'memory.db'; no extra opens a database server"
-        )
-        raise ConfigurationError(msg)
-    path = Path(DEFAULT_FOLDER if given is None else given).expanduser()
-    store: dict[str, object] = {"backend": "local_file", "synchronous": synchronous}
-    folder = path
-    if path.suffix in _FILES or path.is_file():
-        store["path"] = path
-        folder = path.parent
+    folder, store = _place(given, what, synchronous)
     if not with_models:
         return ReMe(working_dir=folder, vector_store=store, llm=None, embedding=None), True
     if embedder is None:
         return ReMe(working_dir=folder, vector_store=store), True
     return ReMe(working_dir=folder, vector_store=store, embedding=embedder), True
+
+
+def is_server(given: object) -> bool:
+    """Return whether a database server is named in place of a path."""
+    return isinstance(given, str) and given.startswith(_SERVERS)
+
+
+def _place(given: str | Path | None, what: str, synchronous: str) -> tuple[Path, dict[str, object] | None]:
+    """Return the working folder, and the settings of the store; None: the environment decides."""
+    if given is None and synchronous == "FULL":
+        return Path(DEFAULT_FOLDER), None
+    if is_server(given):
+        return Path(DEFAULT_FOLDER), {"backend": "postgres", "url": given}
+    if "://" in str(given) or (isinstance(given, Path) and given.parts[:1] in {("postgresql:",), ("postgres:",)}):
+        msg = (
+            f"{what}: found a URL ({shown(str(given).partition(':/')[0])}), and memories lie in a file on this "
+            "machine or in PostgreSQL: give a path, such as '.reme' or 'memory.db', or postgresql://... as a text"
+        )
+        raise ConfigurationError(msg)
+    path = Path(DEFAULT_FOLDER if given is None else given).expanduser()
+    store: dict[str, object] = {"backend": "local_file", "synchronous": synchronous}
+    if path.suffix not in _FILES and not path.is_file():
+        return path, store
+    store["path"] = path
+    return path.parent, store

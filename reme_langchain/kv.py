@@ -1,16 +1,15 @@
-"""Bytes by key in the memory's file: a cache of embeddings or documents."""
+"""Bytes by key beside a memory: a cache of embeddings or documents."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from sqlite3 import Connection
 from typing import TypeVar
 
 from langchain_core.stores import BaseStore
 
-from reme_core import EventLoopThread
+from reme_core import EventLoopThread, SpacePart, SqlConnection
 from reme_core.schema import shown
 from reme_langchain._opening import ClosedOnExit, MemoryOrPath, open_memory
 
@@ -21,7 +20,8 @@ _TABLE = """CREATE TABLE IF NOT EXISTS langchain_bytes (
     memory_space TEXT NOT NULL, namespace BLOB NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL,
     PRIMARY KEY (memory_space, namespace, key))"""
 _GET = "SELECT value FROM langchain_bytes WHERE memory_space = ? AND namespace = ? AND key = ?"
-_SET = "INSERT OR REPLACE INTO langchain_bytes (memory_space, namespace, key, value) VALUES (?, ?, ?, ?)"
+_SET = """INSERT INTO langchain_bytes (memory_space, namespace, key, value) VALUES (?, ?, ?, ?)
+    ON CONFLICT (memory_space, namespace, key) DO UPDATE SET value = excluded.value"""
 _DELETE = "DELETE FROM langchain_bytes WHERE memory_space = ? AND namespace = ? AND key = ?"
 _FIRST = (
     """SELECT key FROM langchain_bytes WHERE memory_space = ? AND namespace = ? AND key >= ? ORDER BY key LIMIT ?"""
@@ -41,16 +41,17 @@ class ReMeByteStore(ClosedOnExit, BaseStore[str, bytes]):
         """Keep the settings; nothing is opened yet.
 
         Args:
-            memory: A `ReMe`, or a path; what is opened for a path is closed by `close`.
+            memory: A `ReMe`, a path, or the URL of a database; what is opened for these is closed by `close`.
             namespace: Keys of one namespace are unknown in another one.
 
         Raises:
             TypeError: The namespace is no text.
-            ConfigurationError: `memory` can't be one, or lies in no local file.
+            ConfigurationError: `memory` can't be one, or lies in no file or database of ours.
         """
         self._namespace = _encoded(namespace, "namespace")
         self._memory, self._opened_here = open_memory(memory, with_models=False)
         self._database = self._memory.database
+        self._part = SpacePart(self._memory.memory_space, f"bytes {namespace}")
         self._gate = threading.Lock()
         self._prepared = False
 
@@ -72,7 +73,7 @@ class ReMeByteStore(ClosedOnExit, BaseStore[str, bytes]):
 
     async def amset(self, key_value_pairs: Sequence[tuple[str, bytes]]) -> None:
         """Do what `mset` does."""
-        await self._database.write(self._setting(key_value_pairs))
+        await self._database.write(self._setting(key_value_pairs), within=self._part)
 
     def mdelete(self, keys: Sequence[str]) -> None:
         """Remove keys; one that is not there may be named."""
@@ -80,7 +81,7 @@ class ReMeByteStore(ClosedOnExit, BaseStore[str, bytes]):
 
     async def amdelete(self, keys: Sequence[str]) -> None:
         """Do what `mdelete` does."""
-        await self._database.write(self._deleting(keys))
+        await self._database.write(self._deleting(keys), within=self._part)
 
     def yield_keys(self, prefix: str | None = None) -> Iterator[str]:
         """Yield the keys that begin with a prefix, in the order of their characters.
@@ -115,60 +116,65 @@ class ReMeByteStore(ClosedOnExit, BaseStore[str, bytes]):
     def _place(self, key: str) -> tuple[str, bytes, bytes]:
         return self._memory.memory_space, self._namespace, _encoded(key, "key")
 
-    def _getting(self, keys: Sequence[str]) -> Callable[[Connection], list[bytes | None]]:
+    def _getting(self, keys: Sequence[str]) -> Callable[[SqlConnection], list[bytes | None]]:
         places = [self._place(key) for key in keys]
 
-        def work(connection: Connection) -> list[bytes | None]:
+        def work(connection: SqlConnection) -> list[bytes | None]:
             rows = (connection.execute(_GET, place).fetchone() for place in places)
             return [None if row is None else row[0] for row in rows]
 
         return work
 
-    def _setting(self, pairs: Sequence[tuple[str, bytes]]) -> Callable[[Connection], None]:
+    def _setting(self, pairs: Sequence[tuple[str, bytes]]) -> Callable[[SqlConnection], None]:
         rows = [(*self._place(key), _checked(value)) for key, value in pairs]
 
-        def work(connection: Connection) -> None:
-            connection.execute(_TABLE)
+        def work(connection: SqlConnection) -> None:
+            _make_table(connection)
             connection.executemany(_SET, rows)
 
         return work
 
-    def _deleting(self, keys: Sequence[str]) -> Callable[[Connection], None]:
+    def _deleting(self, keys: Sequence[str]) -> Callable[[SqlConnection], None]:
         places = [self._place(key) for key in keys]
 
-        def work(connection: Connection) -> None:
-            connection.execute(_TABLE)
+        def work(connection: SqlConnection) -> None:
+            _make_table(connection)
             connection.executemany(_DELETE, places)
 
         return work
 
-    def _paging(self, begin: bytes, last: bytes | None) -> Callable[[Connection], list[bytes]]:
+    def _paging(self, begin: bytes, last: bytes | None) -> Callable[[SqlConnection], list[bytes]]:
         query = _FIRST if last is None else _NEXT
         asked = (self._memory.memory_space, self._namespace, begin if last is None else last, _PAGE_KEYS)
 
-        def work(connection: Connection) -> list[bytes]:
+        def work(connection: SqlConnection) -> list[bytes]:
             return [key for (key,) in connection.execute(query, asked) if key.startswith(begin)]
 
         return work
 
-    def _read(self, work: Callable[[Connection], T]) -> T:
+    def _read(self, work: Callable[[SqlConnection], T]) -> T:
         self._prepare()
-        return self._database.submit_read(work).result()
+        return self._database.submit_read(work, within=self._part).result()
 
-    async def _read_async(self, work: Callable[[Connection], T]) -> T:
+    async def _read_async(self, work: Callable[[SqlConnection], T]) -> T:
         if not self._prepared:
             await asyncio.to_thread(self._prepare)
-        return await self._database.read(work)
+        return await self._database.read(work, within=self._part)
 
-    def _write(self, work: Callable[[Connection], None]) -> None:
-        self._database.submit_write(work).result()
+    def _write(self, work: Callable[[SqlConnection], None]) -> None:
+        self._database.submit_write(work, within=self._part).result()
 
     def _prepare(self) -> None:
         """Make the table, which a reading connection can't."""
         with self._gate:
             if not self._prepared:
-                self._database.submit_write(lambda connection: connection.execute(_TABLE).close()).result()
+                self._database.submit_write(_make_table, within=self._part).result()
                 self._prepared = True
+
+
+def _make_table(connection: SqlConnection) -> None:
+    if connection.dialect.is_file:
+        connection.execute(_TABLE)
 
 
 def _encoded(text: object, what: str) -> bytes:

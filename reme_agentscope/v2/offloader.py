@@ -146,7 +146,7 @@ class ReMeOffloader(ClosedAtEnd):
             memory = self._memory.get()
             scope = make_scope(memory.memory_space, self._user_id)
             database, folder = memory.database, self._files.folder
-            await database.write(lambda connection: database.note_file(connection, scope, folder))
+            await database.write(lambda connection: database.note_file(connection, scope, folder), within=scope)
         except Exception as exc:  # noqa: BLE001  # whatever the memory has: what leaves the context is kept all the same
             _LOG.warning("erasing the user would not remove %r: %s", str(self._files.folder), told(exc))
         else:

@@ -23,7 +23,6 @@ from reme_core.cli.options import CommonOptions, of_the_space, other_spaces
 from reme_core.cli.output import Output, counted
 from reme_core.errors import (
     ConfigurationError,
-    DimensionMismatchError,
     ModelUnavailableError,
     ReMeError,
     StorageFullError,
@@ -34,6 +33,7 @@ from reme_core.facade.reme import ReMe
 from reme_core.schema import Message
 
 if TYPE_CHECKING:
+    from reme_core.ports import IndexedBy
     from reme_core.stores import FileFacts
 
 _ANSWER_S = 20.0
@@ -63,15 +63,17 @@ async def examine(where: CommonOptions) -> list[Finding]:
     """Look at everything; nothing is written, and nothing is raised for what is wrong."""
     if where.database_url is not None:
         looked, _ = examine_database(where.database_url)
-        found, dimension = [*_versions(), *looked], None
+        found = [*_versions(), *looked]
+        stored, target = await _embeddings_in_database(where)
     else:
         file, facts = _file(where)
         found = [*_versions(), *_place(where.file), file]
         if facts is not None:
             found += _contents(facts, where.space)
-        dimension = None if facts is None else facts.dimension
+        stored = None if facts is None else facts.embeddings.get(where.space)
+        target = None if facts is None else facts.targets.get(where.space)
     found.append(await _chat_model(where))
-    found.append(await _embedding_model(where, dimension))
+    found += await _embedding_model(where, stored, target)
     return found
 
 
@@ -177,7 +179,42 @@ async def _chat_model(where: CommonOptions) -> Finding:
         return wrong(name, exc)
 
 
-async def _embedding_model(where: CommonOptions, stored: int | None) -> Finding:
+async def _embeddings_in_database(where: CommonOptions) -> tuple[IndexedBy | None, IndexedBy | None]:
+    """Return what made the vectors of the space, and to what they are being changed; none where nothing can be read."""
+    from reme_core.stores import PostgresStore, find_embedding, find_target  # noqa: PLC0415  # as above
+
+    store = PostgresStore(where.database_url or "")
+    try:
+        return await store.database.read(
+            lambda c: (find_embedding(c, where.space), find_target(c, where.space)), within=where.space
+        )
+    except ReMeError:  # what is wrong with the database was told already
+        return None, None
+    finally:
+        await store.close()
+
+
+async def _embedding_model(where: CommonOptions, stored: IndexedBy | None, target: IndexedBy | None) -> list[Finding]:
+    found = []
+    if stored is not None:
+        told = f"of {_named(stored)}" if stored.model else f"{_named(stored)}: the first to use them gives it"
+        found.append(Finding(name="stored vectors", text=told))
+    if target is not None:
+        told = (
+            f"a change to {_named(target)} is under way, the old vectors serve until it ends: reme reembed with that "
+            "model goes on, reme reembed --abandon gives it up"
+        )
+        found.append(Finding(name="reembed", text=told, is_hint=True))
+    return [*found, await _asked_embedding_model(where, stored)]
+
+
+def _named(indexed: IndexedBy) -> str:
+    return f"{repr(indexed.model) if indexed.model else 'no known model'}, {indexed.dimension} dimensions"
+
+
+async def _asked_embedding_model(where: CommonOptions, stored: IndexedBy | None) -> Finding:
+    from reme_core.ports import IndexedBy, embedder_name  # noqa: PLC0415  # help is shown without it
+
     name = "embedding model"
     try:
         memory = ReMe(where.space, where.folder, llm=None, embedding=UNSET, vector_store={})
@@ -186,9 +223,8 @@ async def _embedding_model(where: CommonOptions, stored: int | None) -> Finding:
             if model is None:
                 told = "none, so texts are found by their words: set REME_EMBEDDING_MODEL and REME_EMBEDDING_API_KEY"
                 return Finding(name=name, text=told, is_hint=True)
-            if stored is not None and stored != model.dimension:
-                error = DimensionMismatchError(expected=stored, found=model.dimension, what="the embedding model")
-                return wrong(name, error)
+            if stored is not None:
+                stored.check(IndexedBy(dimension=model.dimension, model=embedder_name(model)), "a new vector")
             async with asyncio.timeout(_ANSWER_S):
                 await model.embed(["OK"])
             return Finding(name=name, text=f"{model!r} answers")

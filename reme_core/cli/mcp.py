@@ -48,12 +48,12 @@ def mcp(
         user=user, shared=False, space=space, folder=folder, wait_s=wait, database_url=database_url or None
     )
     scope = make_scope(where.space, where.whose["user_id"])
-    where.check_folder()
-    check_serving("reme mcp")
-    from reme_core.serve.mcp.options import FileFolder, McpOptions, read_profile  # noqa: PLC0415  # loads the SDK
+    from reme_core.serve.mcp.options import FileFolder, McpOptions, read_profile  # noqa: PLC0415  # for this command
 
     files = None if root is None else FileFolder(root, scope)
     options = McpOptions(profile=read_profile(profile), read_only=read_only, folder=files)
+    where.check_folder()
+    check_serving("reme mcp")
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="reme mcp: %(message)s")
     if sys.stdin.isatty():
         typer.echo("reme: waits for an MCP client on standard input; Ctrl-C ends it", err=True)

@@ -254,7 +254,7 @@ def of_the_file(command: Command[P]) -> Callable[..., int]:
 async def _scopes_of(memory: ReMe) -> Sequence[HeldScope]:
     from reme_core.stores import list_scopes  # noqa: PLC0415  # help is shown without it
 
-    return await memory.database.read(list_scopes)
+    return await memory.database.read(list_scopes, within=memory.memory_space)
 
 
 async def _scopes_in_database(url: str, space: str) -> Sequence[HeldScope]:

@@ -49,10 +49,14 @@ class OpenAIChatSettings(_SettingsModel):
 
 
 class OpenAIEmbeddingSettings(_SettingsModel):
-    """An embedding model behind an OpenAI-compatible endpoint. `cache` keeps vectors on disk, by digest of the text."""
+    """An embedding model behind an OpenAI-compatible endpoint. `cache` keeps vectors on disk, by digest of the text.
+
+    `name` is what the vectors go by, where `model` isn't: one model may have another name at each endpoint.
+    """
 
     backend: Literal["openai"]
     model: str
+    name: str | None = None
     dimension: Annotated[int, Field(ge=1)] = 1024
     api_key: SecretStr | None = None
     base_url: str | None = None
@@ -136,10 +140,12 @@ StoreSettings: TypeAlias = LocalSettings | QdrantSettings | PostgresSettings
 class Ports:
     """What a memory stands on; `owned` is what was built here, to be closed with it.
 
-    `file` is the local file of the store, for tables of adapters; None where it lies elsewhere.
+    `file` is the local file of the store, for tables of adapters; None where it lies elsewhere. `base` is the store
+    itself, whatever stands around it by now.
     """
 
     store: Store
+    base: Store
     file: LocalStore | None
     llm: ChatModel | None
     embedder: Embedder | None
@@ -177,7 +183,7 @@ def build(
     else:
         check_store(vector_store)
         store, file = vector_store, vector_store if isinstance(vector_store, LocalStore) else None
-    return Ports(store=store, file=file, llm=chat, embedder=embedder, owned=tuple(owned))
+    return Ports(store=store, base=store, file=file, llm=chat, embedder=embedder, owned=tuple(owned))
 
 
 def check_slicing(value: object) -> Slicing:
@@ -348,6 +354,7 @@ def _embedder(embedding: Embedder | Settings | Unset | None, folder: Path) -> Em
     embedder = models.OpenAIEmbedder(
         model=settings.model,
         dimension=settings.dimension,
+        name=settings.name,
         api_key=key,
         base_url=address,
         batch_size=settings.batch_size,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reme_core.remember.summarizer import VerbatimSummarizer
     from reme_core.retrieval.resting_embedder import RestingEmbedder
     from reme_core.steps.costs import CostBook
-    from reme_core.stores import Database
+    from reme_core.stores import SqlDatabase
     from reme_core.text import Language
     from reme_core.working.ports import WorkingPorts
 
@@ -78,7 +78,7 @@ class MemoryParts(Protocol):
     def _working_ports(self) -> WorkingPorts: ...
 
     @property
-    def database(self) -> Database: ...  # noqa: D102  # described where it is
+    def database(self) -> SqlDatabase: ...  # noqa: D102  # described where it is
 
     def _scope(self, user_id: object, *, shared: object) -> Scope: ...
 
@@ -165,16 +165,19 @@ class AdapterSupport:
         return self._work.start
 
     @property
-    def database(self: MemoryParts) -> Database:
-        """The local file, for tables of adapters; it is open as long as the memory.
+    def database(self: MemoryParts) -> SqlDatabase:
+        """The local file, or the database, for tables of adapters; it is open as long as the memory.
 
         Raises:
-            ConfigurationError: The store that was handed in is no local one.
+            ConfigurationError: The store that was handed in is neither of ours.
         """
-        if self._ports.file is None:
-            msg = f"{self._ports.store!r} is no local store: leave `vector_store` out, or use a memory of its own"
+        from reme_core.stores import SqlStore
+
+        store = self._ports.file or self._ports.store
+        if not isinstance(store, SqlStore):
+            msg = f"{store!r} has no tables of ours: leave `vector_store` out, or use a memory of its own"
             raise ConfigurationError(msg)
-        return self._ports.file.database
+        return store.database
 
 
 def log_failed_close(error: Exception) -> None:

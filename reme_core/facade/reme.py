@@ -18,7 +18,7 @@ from reme_core.facade.memories import MemoryMethods
 from reme_core.facade.messages import JobMethods, MessageMethods, OffloadMethods
 from reme_core.facade.parts import UNSET, AdapterSupport, MakesSync, Settings, Unset, check_kind, log_failed_close
 from reme_core.facade.tasks import TaskMethods, ToolMethods
-from reme_core.facade.transfer import TransferMethods
+from reme_core.facade.transfer import EmbeddingMethods, TransferMethods
 from reme_core.facade.working_memory import WorkingMemoryMethods
 from reme_core.schema import UTC_NAME, Scope, SummaryResult, make_scope, read_zone
 from reme_core.schema.checks import not_among
@@ -57,6 +57,7 @@ class ReMe(
     TaskMethods,
     ToolMethods,
     TransferMethods,
+    EmbeddingMethods,
     WorkingMemoryMethods,
     OffloadMethods,
     AdapterSupport,
@@ -129,6 +130,7 @@ class ReMe(
         from reme_core.models import CharacterTokenCounter, SystemClock
         from reme_core.remember.memory_editor import Editor
         from reme_core.remember.summarizer import VerbatimSummarizer
+        from reme_core.retrieval.embedded_store import EmbeddedStore
         from reme_core.retrieval.resting_embedder import RestingEmbedder
         from reme_core.steps.costs import CostBook
 
@@ -152,7 +154,7 @@ class ReMe(
             ReMe,
             llm=self._ports.llm,
             embedding=self._ports.embedder,
-            vector_store=self._ports.store,
+            vector_store=self._ports.base,
             use_agentic_mode=use_agentic_mode,
             use_reviser=use_reviser,
             language=language,
@@ -170,6 +172,7 @@ class ReMe(
         self._embedder = None
         if self._ports.embedder is not None:
             self._embedder = RestingEmbedder(self._ports.embedder, self._clock, on_recovery=lambda: self._work.resume())
+            self._ports = replace(self._ports, store=EmbeddedStore(self._ports.store, self._embedder))
         self._files: FolderKeeper | None = None
         if files is not None:
             self._keep_files(files, token_counter or CharacterTokenCounter())

@@ -197,6 +197,8 @@ class SyncReMe:
     import_ = _waiting(ReMe.import_)
     dump = _waiting(ReMe.dump)
     load = _waiting(ReMe.load)
+    reembed = _waiting(ReMe.reembed)
+    abandon_reembedding = _waiting(ReMe.abandon_reembedding)
     check_context = _waiting(ReMe.check_context)
     pre_reasoning_hook = _waiting(ReMe.pre_reasoning_hook)
     compact_tool_result = _waiting(ReMe.compact_tool_result)

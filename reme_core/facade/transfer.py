@@ -1,4 +1,4 @@
-"""Files on the facade: a user's memory as a whole, and libraries of memories."""
+"""Files on the facade: a user's memory as a whole, libraries of memories; and all vectors anew by another model."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reme_core.errors import ConfigurationError
 from reme_core.facade.parts import MemoryParts, file_path, local_file
-from reme_core.schema import DumpedLibrary, FileCheck, LoadedLibrary, Scope, TransferCounts
+from reme_core.schema import DumpedLibrary, FileCheck, LoadedLibrary, Reembedded, Scope, TransferCounts
 from reme_core.steps import user_input as inputs
 
 if TYPE_CHECKING:
     from reme_core.transfer.json_lines import NoteDraft
+    from reme_core.transfer.reembed import ItemTexts, OnProgress
 
 
 def _noting(memory: MemoryParts, scope: Scope) -> NoteDraft:
@@ -25,7 +27,7 @@ def _noting(memory: MemoryParts, scope: Scope) -> NoteDraft:
     from reme_core.transfer.json_lines import unnoted
 
     file = memory._ports.file  # noqa: SLF001  # this is a part of the memory
-    store = memory._ports.store if file is None else file  # noqa: SLF001
+    store = memory._ports.base if file is None else file  # noqa: SLF001
     if not isinstance(store, FileNotes) or (file is not None and is_read_only(Path(file.database.path))):
         return unnoted
 
@@ -38,6 +40,48 @@ def _noting(memory: MemoryParts, scope: Scope) -> NoteDraft:
             await store.forget_file(scope, draft)
 
     return noting
+
+
+class EmbeddingMethods:
+    """The methods of `ReMe` that change the embedding model."""
+
+    async def reembed(
+        self: MemoryParts, *, on_progress: OnProgress | None = None, item_texts: ItemTexts | None = None
+    ) -> Reembedded:
+        """Replace all vectors of this memory space by those of this memory's embedding model.
+
+        The old vectors serve searches until all new ones are there, and are replaced at once. A run that was killed is
+        gone on with by the next one. Meanwhile others write and search with the model of before; what they write is
+        embedded, too. Processes that still have that model afterwards go on by words, until they are started anew.
+
+        Args:
+            on_progress: Is told after each batch how many messages, memories and items are done, of how many.
+            item_texts: What is embedded of an item (LangGraph's store): by default its whole value, as there.
+
+        Raises:
+            ConfigurationError: This memory has no embedding model.
+            ConflictError: A change to another model is under way; see `abandon_reembedding`.
+            ModelError: The model fails; what is done is kept.
+        """
+        from reme_core.ports import IndexedBy
+        from reme_core.transfer.reembed import reembed, whole_value
+
+        if self._embedder is None:
+            msg = "this memory has no embedding model: give the new one as `embedding`"
+            raise ConfigurationError(msg)
+        target = IndexedBy(dimension=self._embedder.dimension, model=self._embedder.name)
+        return await reembed(
+            self._ports.store,
+            self._embedder,
+            self._memory_space,
+            target,
+            item_texts=item_texts or whole_value,
+            on_progress=on_progress,
+        )
+
+    async def abandon_reembedding(self: MemoryParts) -> None:
+        """Give up a change of the embedding model that is under way: the vectors that serve searches stay."""
+        await self._ports.store.end_reembedding(self._memory_space, None)
 
 
 class TransferMethods:
@@ -71,8 +115,8 @@ class TransferMethods:
 
         path = await local_file(self._ports)
         checked = await asyncio.to_thread(check_file, path)
-        if inputs.read_flag(repair_digests, "repair_digests"):
-            await self.database.write(fill_digests)
+        if inputs.read_flag(repair_digests, "repair_digests") and self._ports.file is not None:
+            await self._ports.file.database.write(fill_digests)
         return checked
 
     async def export(

@@ -24,7 +24,7 @@ from reme_core.errors import (
     StoreUnavailableError,
 )
 from reme_core.models.defaults import Metered
-from reme_core.ports import Embedder, Matrix, NamedEmbedder, Vector
+from reme_core.ports import Embedder, LabelledEmbedder, Matrix, NamedEmbedder, Vector, embedder_name
 from reme_core.schema import Usage
 
 _APPLICATION_ID = 0x524D5643
@@ -233,6 +233,12 @@ class CachedEmbedder:
     def model(self) -> str:
         """The name that vectors are kept under."""
         return self._model
+
+    @property
+    def name(self) -> str:
+        """What its vectors go by in a store: the name of the embedder inside, or else that of the cache."""
+        inner = self._embedder
+        return embedder_name(inner) if isinstance(inner, LabelledEmbedder) else self._model
 
     @property
     def dimension(self) -> int:

@@ -28,6 +28,7 @@ from reme_core.models.endpoint_failures import (
     USED_UP,
     EndpointAddress,
     translate,
+    trusted_certificates,
     was_reached,
 )
 from reme_core.schema import Usage
@@ -313,6 +314,7 @@ def _open_client(place: EndpointAddress, max_retries: int, answer_bytes: int) ->
         http_client=DefaultAsyncHttpxClient(
             timeout=None,
             follow_redirects=False,
+            verify=trusted_certificates(),
             event_hooks={"request": [_count_request], "response": [_bounding(answer_bytes), _mark_used_up]},
         ),
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import ssl
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
@@ -29,6 +31,14 @@ TRANSPORT_ERROR: type[Exception] = _LIBRARY.TransportError
 
 BYTE_STREAM: type = _LIBRARY.AsyncByteStream
 """The body of an answer in that library."""
+
+
+@cache
+def trusted_certificates() -> ssl.SSLContext:
+    """Read what this machine trusts, once for all clients: it takes longer than a request on the same machine."""
+    context: ssl.SSLContext = _LIBRARY.create_ssl_context()
+    return context
+
 
 USED_UP = "insufficient_quota"
 """The code of a 429 that no waiting heals."""

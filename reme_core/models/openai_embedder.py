@@ -155,6 +155,7 @@ class OpenAIEmbedder(EndpointModel):
         batch_size: int = BATCH_SIZE,
         max_chars: int = MAX_CHARS,
         ask_for_dimension: bool = True,
+        name: str | None = None,
         timeout_s: float = 60.0,
         max_retries: int = 3,
         max_concurrency: int = 4,
@@ -169,6 +170,7 @@ class OpenAIEmbedder(EndpointModel):
             batch_size: Texts in a request.
             max_chars: Characters of a text that are embedded.
             ask_for_dimension: Send `dimensions`; an endpoint that refuses it is not sent it again.
+            name: What its vectors go by in a store; None: `model`. A model with two names at two endpoints needs it.
             timeout_s: For a request as a whole, its retries included.
             max_retries: After the first attempt, for connection errors, 408, 409, 429 and 5xx.
             max_concurrency: Requests under way at once, over all event loops and threads.
@@ -176,9 +178,9 @@ class OpenAIEmbedder(EndpointModel):
         Raises:
             ConfigurationError: Naming the option.
         """
-        for name, value in (("dimension", dimension), ("batch_size", batch_size), ("max_chars", max_chars)):
+        for option, value in (("dimension", dimension), ("batch_size", batch_size), ("max_chars", max_chars)):
             if value < 1:
-                msg = f"{name} is {value}: wanted 1 or more"
+                msg = f"{option} is {value}: wanted 1 or more"
                 raise ConfigurationError(msg)
         place = EndpointAddress(
             model=model,
@@ -200,6 +202,12 @@ class OpenAIEmbedder(EndpointModel):
         self._batch_size = batch_size
         self._max_chars = max_chars
         self._asks_for_dimension = ask_for_dimension
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """What its vectors go by."""
+        return self._name or self.model
 
     @property
     def dimension(self) -> int:

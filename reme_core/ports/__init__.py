@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from reme_core.ports.embeddings import NewVectors as NewVectors
+from reme_core.ports.embeddings import Reembedding as Reembedding
+from reme_core.ports.embeddings import ReembedPage as ReembedPage
+from reme_core.ports.embeddings import TextsToReembed as TextsToReembed
 from reme_core.ports.items import FilterOperator as FilterOperator
 from reme_core.ports.items import GetItems as GetItems
 from reme_core.ports.items import IndexedBy as IndexedBy
@@ -45,11 +49,13 @@ from reme_core.ports.models import ChatResult as ChatResult
 from reme_core.ports.models import Clock as Clock
 from reme_core.ports.models import Embedder as Embedder
 from reme_core.ports.models import EmbedsQueries as EmbedsQueries
+from reme_core.ports.models import LabelledEmbedder as LabelledEmbedder
 from reme_core.ports.models import NamedEmbedder as NamedEmbedder
 from reme_core.ports.models import ResponseSchema as ResponseSchema
 from reme_core.ports.models import StreamingChatModel as StreamingChatModel
 from reme_core.ports.models import TokenCounter as TokenCounter
 from reme_core.ports.models import ToolSpec as ToolSpec
+from reme_core.ports.models import embedder_name as embedder_name
 from reme_core.ports.offloads import CleanOffloads as CleanOffloads
 from reme_core.ports.offloads import HoldOffloads as HoldOffloads
 from reme_core.ports.offloads import ListOffloads as ListOffloads

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from pydantic import JsonValue
 
+from reme_core.errors import DimensionMismatchError, EmbeddingModelMismatchError
 from reme_core.ports.memory_store import Matrix, Vector
 from reme_core.schema import Memory, MemoryType, Scope, bounded_query
 
@@ -131,11 +132,13 @@ class WriteItems:
     """Puts, and addresses to be emptied; together or not at all, in their order. The last one of an address counts.
 
     A put after an address was emptied makes a new item; with `omit_expired` also one over an item whose time is over.
+    `embedded_by` names the model of the vectors, where that is known.
     """
 
     writes: Sequence[PutItem | ItemAddress]
     at: datetime
     omit_expired: bool = False
+    embedded_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +163,7 @@ class SearchItems:
         records: What the prefix covers of the memories that were not written as items.
         conditions: Applied, as the times to live, before offset and limit.
         vector: The query's vector, of unit norm.
+        embedded_by: The model that made it, where that is known.
         text: The query in words; counts where there is no vector. Words are those of keys and values, and of items that
             are memories those that the memory is found by.
         limit: At most so many items, 0 or more.
@@ -172,6 +176,7 @@ class SearchItems:
     records: Sequence[RecordPlace] = ()
     conditions: Sequence[ItemCondition] = ()
     vector: Vector | None = None
+    embedded_by: str | None = None
     text: str = ""
     limit: int = 10
     offset: int = 0
@@ -229,7 +234,22 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedBy:
-    """What made the vectors of a file's items: the dimension, and a text that tells the model from other models."""
+    """What made the vectors of a memory space: the dimension, and a text that tells the model from other models.
+
+    A model of None is not known: vectors that were written before models had names, or by hand.
+    """
 
     dimension: int
-    model: str
+    model: str | None
+
+    def check(self, wanted: IndexedBy, what: str) -> None:
+        """Refuse vectors that can't be compared with these; a model that is not known may be any.
+
+        Raises:
+            DimensionMismatchError: They have another dimension.
+            EmbeddingModelMismatchError: Another model made them.
+        """
+        if wanted.dimension != self.dimension:
+            raise DimensionMismatchError(expected=self.dimension, found=wanted.dimension, what=what)
+        if None not in (self.model, wanted.model) and self.model != wanted.model:
+            raise EmbeddingModelMismatchError(expected=self.model or "", found=wanted.model or "", what=what)

@@ -141,7 +141,7 @@ class WriteBatch:
 
     So a batch that closes a memory and adds the one that replaces it may add the same content, and a put may take the
     id that a delete of the batch freed. Each change becomes one event with this actor, and with its own reason or
-    else this one; puts likewise with their own run.
+    else this one; puts likewise with their own run. `embedded_by` names the model of the vectors, where that is known.
     """
 
     puts: Sequence[PutMemory] = ()
@@ -150,6 +150,7 @@ class WriteBatch:
     run_id: str | None = None
     actor: str = "user"
     at: datetime
+    embedded_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +165,7 @@ class MemorySearch:
         min_score: Leaves out what scores lower. By vector alone the score is the cosine.
         on_degraded: Is told, in a short sentence, what was not searched, where an answer in time can't be of everything
             (an index that is still being loaded). None: the search takes the time it needs.
+        embedded_by: The model that made the vector, where that is known.
     """
 
     text: str = ""
@@ -172,6 +174,7 @@ class MemorySearch:
     filter: MemoryFilter = MemoryFilter()
     min_score: float | None = None
     on_degraded: Callable[[str], None] | None = None
+    embedded_by: str | None = None
 
     def __post_init__(self) -> None:
         """Take the beginning of a pasted text; see `bounded_query`."""

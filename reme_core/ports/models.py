@@ -121,6 +121,22 @@ class NamedEmbedder(Protocol):
 
 
 @runtime_checkable
+class LabelledEmbedder(Protocol):
+    """An embedder whose vectors go by a name that somebody gave them, whatever the model is called."""
+
+    @property
+    def name(self) -> str | None:
+        """The name; None: that of the model."""
+
+
+def embedder_name(embedder: Embedder) -> str:
+    """Return what tells the vectors of an embedder from others: the name it was given, its model, or else its class."""
+    if isinstance(embedder, LabelledEmbedder) and isinstance(embedder.name, str) and embedder.name:
+        return embedder.name
+    return embedder.model if isinstance(embedder, NamedEmbedder) else type(embedder).__qualname__
+
+
+@runtime_checkable
 class EmbedsQueries(Protocol):
     """An embedder whose model treats a query otherwise than a text that is stored."""
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from reme_core.ports.embeddings import NewVectors, Reembedding, ReembedPage, TextsToReembed
 from reme_core.ports.items import GetItems, IndexedBy, Item, ItemNamespaces, ListItemNamespaces, SearchItems, WriteItems
 from reme_core.ports.memory_store import (
     ChangesPage,
@@ -91,6 +92,8 @@ class Store(Protocol):
             ConflictError: An expected revision that isn't there, a duplicate that may not be, or an update that would
                 make two equal current memories.
             DimensionMismatchError: A vector of another length than those stored.
+            EmbeddingModelMismatchError: A vector of another model than those stored. So it is with every call that
+                takes vectors and is told their model (`embedded_by`).
         """
 
     async def put_and_settle(self, scope: Scope, batch: WriteBatch, settle: SettleJob) -> list[Memory]:
@@ -314,11 +317,54 @@ class Store(Protocol):
     async def sweep_items(self, memory_space: str, at: datetime) -> int:
         """Remove the items whose time is over, with their memories and vectors; return how many."""
 
-    async def find_index(self) -> IndexedBy | None:
-        """Return what makes the vectors of items in this file, None while none were made."""
+    async def find_index(self, memory_space: str) -> IndexedBy | None:
+        """Return what makes the vectors of a memory space, None while none were made."""
 
-    async def claim_index(self, indexed: IndexedBy) -> IndexedBy:
-        """Record what makes the vectors of items in this file, unless that stands there; return what stands there."""
+    async def claim_index(self, memory_space: str, indexed: IndexedBy) -> IndexedBy:
+        """Record what makes the vectors of a memory space, unless that stands there; return what stands there.
+
+        Vectors of no known model (`IndexedBy.model` is None) become those of the first one that claims them.
+
+        Raises:
+            DimensionMismatchError: They have no known model, and another dimension.
+        """
+
+    async def begin_reembedding(self, memory_space: str, target: IndexedBy) -> Reembedding:
+        """Begin, or go on, to replace all vectors of a memory space by those of another model; say how far that is.
+
+        Searches and writes go on with the old vectors. What is put by `put_new_vectors` is durable, and counts only
+        when `end_reembedding` takes over all of it at once.
+
+        Raises:
+            ConflictError: A change to another model is under way.
+        """
+
+    async def texts_to_reembed(self, memory_space: str, page: ReembedPage) -> TextsToReembed:
+        """Return texts that have an old vector and no new one; none where no change is under way.
+
+        Behind the last page others may have come.
+        """
+
+    async def put_new_vectors(self, memory_space: str, put: NewVectors) -> None:
+        """Keep vectors of the new model, all or none. What was erased meanwhile is passed over.
+
+        Where another process has ended the change meanwhile, this does nothing.
+
+        Raises:
+            ConflictError: No change to this model is under way, nor has one ended.
+            DimensionMismatchError: A vector of another length than that of the new model.
+            InvalidInputError: A vector that is not finite or not of unit norm, or a key that is not one of ours.
+        """
+
+    async def end_reembedding(self, memory_space: str, target: IndexedBy | None) -> bool:
+        """Take over all new vectors of a model in place of the old ones, at once; False where some items lack theirs.
+
+        Messages and memories that lack one wait for it, as new ones do. None gives the change up: the old vectors stay.
+        Where another process has ended the change meanwhile, this does nothing.
+
+        Raises:
+            ConflictError: No change to this model is under way, nor has one ended.
+        """
 
     async def count(self, scope: Scope) -> Counts:
         """Return how much the scope holds."""

@@ -173,6 +173,7 @@ class MessageSearch:
         by_time: List what lies in the time that `text` names, or everything that the filters let through where it names
             none, the most telling first, people before tools; no word is compared, `vector` and `lifts` count nothing.
         on_degraded: As in `MemorySearch`.
+        embedded_by: As in `MemorySearch`.
     """
 
     text: str
@@ -185,6 +186,7 @@ class MessageSearch:
     lifts: Mapping[str, float] = field(default_factory=dict)
     by_time: bool = False
     on_degraded: Callable[[str], None] | None = None
+    embedded_by: str | None = None
 
     def __post_init__(self) -> None:
         """Take the beginning of a pasted text; see `bounded_query`."""
@@ -219,10 +221,14 @@ class ScoredBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageVector:
-    """The vector of a `PendingText`, which it names; None gives up: message or memory is left to its words."""
+    """The vector of a `PendingText`, which it names; None gives up: message or memory is left to its words.
+
+    `embedded_by` names the model of the vector, where that is known.
+    """
 
     pending: PendingText
     vector: Vector | None
+    embedded_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

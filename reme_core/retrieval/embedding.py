@@ -132,30 +132,44 @@ async def embed_waiting(
     calls, refused = 0, list[ModelError]()
     waiting = await store.pending_texts(scope, WAITING) if first is None else first
     while waiting:
-        try:
-            matrix = await embed_texts(embedder, [item.text for item in waiting])
-            calls += 1
-        except ModelError as exc:
-            if exc.retryable:
-                raise
-            matrix, spent = await _embed_singly(embedder, [item.text for item in waiting], exc)
-            calls += spent
-            if not all(row.any() for row in matrix):
-                refused.append(exc)
-        bad = sum(not row.any() for row in matrix)
-        if bad == len(waiting) and not refused:
-            raise ModelOutputError(unusable_vectors(bad), raw="")
+        vectors, spent, refusal = await embed_each(embedder, [item.text for item in waiting])
+        calls += spent
         # A text that the model refuses while it takes others waits no longer, or it would be in the way of all later
         # ones: it is found by its words, and the error says so.
-        vectors = [row if row.any() else None for row in matrix]
         pairs = zip(waiting, vectors, strict=True)
         await store.put_vectors(scope, [MessageVector(pending=item, vector=vector) for item, vector in pairs])
-        if bad and not refused:
-            refused.append(ModelOutputError(unusable_vectors(bad), raw=""))
+        if refusal is not None:
+            refused.append(refusal)
         waiting = [] if len(waiting) < WAITING else await store.pending_texts(scope, WAITING)
     if refused:
         raise refused[0]
     return Usage(embedding_calls=calls)
+
+
+async def embed_each(
+    embedder: Embedder, texts: Sequence[str]
+) -> tuple[Sequence[Vector | None], int, ModelError | None]:
+    """Embed a batch; return the vectors, None for a text that is refused, the number of calls, and the refusal.
+
+    Raises:
+        ModelError: What the embedder raises, unless it takes some of the texts.
+    """
+    calls, refusal = 1, None
+    try:
+        matrix = await embed_texts(embedder, texts)
+    except ModelError as exc:
+        if exc.retryable:
+            raise
+        matrix, calls = await _embed_singly(embedder, texts, exc)
+        refusal = exc
+    bad = sum(not row.any() for row in matrix)
+    if not bad:
+        return list(matrix), calls, None
+    if refusal is None:
+        refusal = ModelOutputError(unusable_vectors(bad), raw="")
+        if bad == len(texts):
+            raise refusal
+    return [row if row.any() else None for row in matrix], calls, refusal
 
 
 async def _embed_singly(embedder: Embedder, texts: Sequence[str], refusal: ModelError) -> tuple[Matrix, int]:

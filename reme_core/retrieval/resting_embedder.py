@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from reme_core.errors import ModelError, ModelOutputError, ModelUnavailableError
-from reme_core.ports import Clock, Embedder, EmbedsQueries, Matrix, NamedEmbedder, Vector
+from reme_core.ports import Clock, Embedder, EmbedsQueries, Matrix, NamedEmbedder, Vector, embedder_name
 
 _LOG = logging.getLogger("reme")
 
@@ -79,6 +79,7 @@ class CircuitBreaker:
         self._since = clock.now()
         self._pause_s = 0.0
         self._trying = False
+        self._refused: ModelError | None = None
         self._state = 0
 
     def enter(self) -> int:
@@ -89,6 +90,8 @@ class CircuitBreaker:
         """
         now = self._clock.now()
         with self._lock:
+            if self._refused is not None:
+                raise self._refused
             if self._failure is not None:
                 if self._trying or self._is_resting(now):
                     raise ModelUnavailableError(self._failure.message) from self._failure
@@ -121,7 +124,7 @@ class CircuitBreaker:
         """Open it for a failure that was noticed after a call; while it rests this changes nothing."""
         now = self._clock.now()
         with self._lock:
-            if self._failure is None or not (self._trying or self._is_resting(now)):
+            if self._refused is None and (self._failure is None or not (self._trying or self._is_resting(now))):
                 self._open(now, error)
 
     def wake(self) -> None:
@@ -129,12 +132,19 @@ class CircuitBreaker:
         with self._lock:
             self._since = self._clock.now() - timedelta(seconds=self._pause_s)
 
+    def refuse(self, error: ModelError) -> None:
+        """Refuse every call from now on; the first time is one line of the log."""
+        with self._lock:
+            if self._refused is None:
+                _LOG.error("embedding: %s", error.message)
+            self._refused = error
+
     @property
     def is_resting(self) -> bool:
         """Whether a call would be refused now."""
         now = self._clock.now()
         with self._lock:
-            return self._failure is not None and (self._trying or self._is_resting(now))
+            return self._refused is not None or (self._failure is not None and (self._trying or self._is_resting(now)))
 
     def _is_resting(self, now: datetime) -> bool:
         # A clock that was put back must not make the pause longer.
@@ -223,6 +233,15 @@ class RestingEmbedder:
     def rest(self, error: ModelError) -> None:
         """Ask nothing for a while, for a failure that a caller has met."""
         self._circuit.rest(error)
+
+    def refuse(self, error: ModelError) -> None:
+        """Ask nothing any more: the vectors would not be comparable with those stored."""
+        self._circuit.refuse(error)
+
+    @property
+    def name(self) -> str:
+        """What its vectors go by; see `embedder_name`."""
+        return embedder_name(self._embedder)
 
     def wake(self) -> None:
         """Ask with the next call, for somebody who wants to know now."""

@@ -19,6 +19,12 @@ from reme_core.stores.local.file.whole_scope import HeldScope as HeldScope
 from reme_core.stores.local.file.whole_scope import list_scopes as list_scopes
 from reme_core.stores.local.store import LocalStore as LocalStore
 from reme_core.stores.noted_files import FileNotes as FileNotes
+from reme_core.stores.sql.connection import SpacePart as SpacePart
+from reme_core.stores.sql.connection import SqlConnection as SqlConnection
+from reme_core.stores.sql.connection import SqlDatabase as SqlDatabase
+from reme_core.stores.sql.embedding_record import find_embedding as find_embedding
+from reme_core.stores.sql.embedding_record import find_target as find_target
+from reme_core.stores.sql.store import SqlStore as SqlStore
 
 if TYPE_CHECKING:
     from reme_core.stores.copying.copy_store import CopiedUnit as CopiedUnit

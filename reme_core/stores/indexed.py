@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from reme_core.errors import (
     CorruptDataError,
+    DimensionMismatchError,
     MemoryNotFoundError,
     ReMeError,
     StorageFullError,
@@ -24,6 +25,7 @@ from reme_core.ports import (
     ChangesPage,
     ChangesQuery,
     DeleteEntries,
+    IndexedBy,
     IndexHit,
     MemoryIndex,
     MemorySearch,
@@ -57,7 +59,8 @@ class IndexedStore(WrappedStore):
     A write is durable in the store first; what changed is then taken over into the index. Where that fails the write
     stands, and the index is brought up to date before it is searched next. A search reads what it found from the
     store: what was deleted, replaced or belongs to another scope is no hit, whatever the index says. While the index
-    can't be reached, lets nobody in, or is full or damaged, the store is searched instead, which `on_degraded` is told.
+    can't be reached, lets nobody in, or is full or damaged, the store is searched instead, which `on_degraded` is told;
+    so it is, for a search that can be told, where the vectors of the store have another length than the index takes.
 
     What is erased while the index is away is noted in the store, and cleared from the index before it is used next, at
     the latest by the next start.
@@ -122,14 +125,29 @@ class IndexedStore(WrappedStore):
         if scope in self._followed():
             return await self._store.search(scope, search)
         try:
+            await self._check_model(scope, search)
             await self._follow(scope)
             found, is_short = await self._search(scope, search, wanted)
             if is_short and await self._follow(scope, doubted=True):
                 found, _ = await self._search(scope, search, wanted)
+            await self._check_model(scope, search)
         except _FAILURES as exc:
             self._rest(exc)
             return await self._search_without(scope, search)
+        except DimensionMismatchError as exc:
+            if search.on_degraded is None:
+                raise
+            found = await self._search_without(scope, search)  # raises where it is the query's
+            self._rest(exc)
         return found
+
+    async def _check_model(self, scope: Scope, search: MemorySearch) -> None:
+        """Refuse a query of another model; before and after, since the vectors may be replaced between the two."""
+        if search.vector is None or search.embedded_by is None:
+            return
+        stored = await self._store.find_index(scope.memory_space)
+        if stored is not None:
+            stored.check(IndexedBy(dimension=len(search.vector), model=search.embedded_by), "the query's vector")
 
     async def _search_without(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
         if search.on_degraded is not None:

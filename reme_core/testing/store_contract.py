@@ -26,6 +26,7 @@ import pytest
 
 from reme_core.testing._memory_isolation import MemoryIsolation
 from reme_core.testing._memory_lifetime import MemoryConcurrency, MemoryDurability
+from reme_core.testing._memory_reembedding import MemoryReembedding
 from reme_core.testing._memory_search import MemoryFilters, MemoryPages, MemoryRanking
 from reme_core.testing._memory_targets import MemoryTargets
 from reme_core.testing._memory_uses import MemoryCounts, MemoryUses, MemoryUsesDurability
@@ -46,6 +47,7 @@ class StoreContract(
     MemoryCounts,
     MemoryUses,
     MemoryWaiting,
+    MemoryReembedding,
     MemoryIsolation,
     MemoryConcurrency,
     MemoryDurability,

@@ -7,12 +7,11 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from sqlite3 import Connection
 from typing import NamedTuple
 
 from langchain_core.messages import AnyMessage, HumanMessage
 
-from reme_core import Message, ReMe
+from reme_core import Message, ReMe, SqlConnection
 from reme_core.errors import ConfigurationError, InvalidInputError
 from reme_langchain._place import CAPTURED, LEFT, HookContext, internal_calls
 from reme_langchain._searching import known_messages
@@ -173,14 +172,15 @@ async def deliver_old(memory: ReMe) -> None:
         database = memory.database
     except ConfigurationError:  # nothing of this memory lies in a file of ours
         return
-    for place, payload in await database.read(partial(_read, f"capture:{memory.memory_space}")):
+    space = memory.memory_space
+    for place, payload in await database.read(partial(_read, f"capture:{space}"), within=space):
         try:
             await _deliver(memory, payload)
         except (InvalidInputError, ValueError, TypeError, KeyError) as exc:
             _LOG.error(
                 "a turn that an earlier release has captured can't be read, and is left out: %s", type(exc).__name__
             )
-        await database.write(partial(_remove, place), settled=False)
+        await database.write(partial(_remove, place), within=space, settled=False)
 
 
 async def _deliver(memory: ReMe, payload: bytes) -> None:
@@ -196,7 +196,9 @@ async def _deliver(memory: ReMe, payload: bytes) -> None:
     )
 
 
-def _read(name: str, connection: Connection) -> list[tuple[int, bytes]]:
+def _read(name: str, connection: SqlConnection) -> list[tuple[int, bytes]]:
+    if not connection.dialect.is_file:  # there were no servers then
+        return []
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (_TABLE,)).fetchone() is None:
         return []
     return connection.execute(
@@ -205,5 +207,5 @@ def _read(name: str, connection: Connection) -> list[tuple[int, bytes]]:
     ).fetchall()
 
 
-def _remove(place: int, connection: Connection) -> None:
+def _remove(place: int, connection: SqlConnection) -> None:
     connection.execute(f"DELETE FROM {_TABLE} WHERE place = ?", (place,))  # noqa: S608  # as above

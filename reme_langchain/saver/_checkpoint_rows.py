@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -12,11 +11,13 @@ import ormsgpack
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
 
+from reme_core import SqlConnection
 from reme_core.schema import Scope
 from reme_langchain.saver._message_blobs import (
     BlobReader,
     Blobs,
     Entry,
+    KnownBlobs,
     KnownDigests,
     Slot,
     kept_apart,
@@ -24,7 +25,7 @@ from reme_langchain.saver._message_blobs import (
     stays,
 )
 from reme_langchain.saver._remove_and_copy import sweep
-from reme_langchain.saver._saver_file import find_thread, make_thread
+from reme_langchain.saver._saver_tables import find_thread, make_thread
 from reme_langchain.saver._value_codec import EncodedValue, Typed, ValueCodec, ValueForm
 
 Version: TypeAlias = str | int | float
@@ -115,7 +116,7 @@ class StoredTuple:
         return sum(len(data) + sum(len(part) for _, part in parts) for _, (_, data), parts in raws)
 
 
-def put_row(connection: sqlite3.Connection, known: KnownDigests, row: PutRow, codec: ValueCodec) -> frozenset[str]:
+def put_row(connection: SqlConnection, known: KnownDigests, row: PutRow, codec: ValueCodec) -> frozenset[str]:
     """Write a checkpoint, in place of one with its id.
 
     Returns:
@@ -141,7 +142,7 @@ def put_row(connection: sqlite3.Connection, known: KnownDigests, row: PutRow, co
 
 
 def _kept_entries(
-    connection: sqlite3.Connection, known: KnownDigests, thread: int, row: PutRow, codec: ValueCodec
+    connection: SqlConnection, known: KnownDigests, thread: int, row: PutRow, codec: ValueCodec
 ) -> dict[str, Entry | None]:
     """Return the values of the channels whose versions are not new: those of the parent, if it has these versions."""
     ns = row.place.ns
@@ -177,27 +178,22 @@ def _store_value(blobs: Blobs, what: str, value: EncodedValue, codec: ValueCodec
     return value.whole if value.row is None else ("", blobs.keep(what, value.row, codec, slot))
 
 
-def _put_checkpoint(connection: sqlite3.Connection, thread: int, row: PutRow, entries: bytes) -> None:
+def _put_checkpoint(connection: SqlConnection, thread: int, row: PutRow, entries: bytes) -> None:
     where = (thread, row.place.ns, row.checkpoint_id)
     columns = (*where, row.place.checkpoint_id, row.run, *row.body, row.metadata, entries)
-    if connection.execute(_INSERT_NEW, columns).rowcount == 0:
-        connection.execute(_INSERT_IN_PLACE, columns)
+    if connection.execute(_INSERT, columns).rowcount == 0:
+        connection.execute(_REPLACE, (*columns[3:], *where))
         sweep(connection, thread)  # what only the replaced one held
 
 
-_INSERT_CHECKPOINT = (
-    "INSERT INTO langgraph_checkpoints (thread, ns, checkpoint_id, parent, run, type, body, metadata, entries) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (thread, ns, checkpoint_id) DO "
-)
-_INSERT_NEW = _INSERT_CHECKPOINT + "NOTHING"
-_INSERT_IN_PLACE = _INSERT_CHECKPOINT + (
-    "UPDATE SET parent = excluded.parent, run = excluded.run, hidden = 0, type = excluded.type, "
-    "body = excluded.body, metadata = excluded.metadata, entries = excluded.entries"
-)
+_INSERT = """INSERT INTO langgraph_checkpoints (thread, ns, checkpoint_id, parent, run, type, body, metadata, entries)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+_REPLACE = """UPDATE langgraph_checkpoints SET parent = ?, run = ?, hidden = 0, type = ?, body = ?, metadata = ?,
+    entries = ? WHERE thread = ? AND ns = ? AND checkpoint_id = ?"""
 
 
 def put_writes(
-    connection: sqlite3.Connection,
+    connection: SqlConnection,
     known: KnownDigests,
     place: CheckpointKey,
     task: tuple[str, str],
@@ -209,33 +205,37 @@ def put_writes(
     blobs = Blobs(connection, thread, known)
     for row in rows:
         type_, data = _store_value(blobs, f"the write to channel {row.channel!r}", row.value, codec, None)
-        stays = "IGNORE" if row.idx >= 0 else "REPLACE"  # of ordinary ones the first one stays
-        connection.execute(
-            f"INSERT OR {stays} INTO langgraph_writes (thread, ns, checkpoint_id, task_id, idx, task_path, "  # noqa: S608  # ours
-            "channel, form, type, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                *(thread, place.ns, place.checkpoint_id, task[0], row.idx, task[1], row.channel),
-                *(row.value.form, type_, data),
-            ),
-        )
+        key = (thread, place.ns, place.checkpoint_id, task[0], row.idx)
+        if row.idx < 0:  # of ordinary ones the first one stays
+            connection.execute(_REMOVE_WRITE, key)
+        connection.execute(_INSERT_WRITE, (*key, task[1], row.channel, int(row.value.form), type_, data))
 
 
-def find_row(connection: sqlite3.Connection, place: CheckpointKey) -> StoredTuple | None:
-    """Read one checkpoint."""
+_REMOVE_WRITE = """DELETE FROM langgraph_writes
+    WHERE thread = ? AND ns = ? AND checkpoint_id = ? AND task_id = ? AND idx = ?"""
+_INSERT_WRITE = """INSERT INTO langgraph_writes
+    (thread, ns, checkpoint_id, task_id, idx, task_path, channel, form, type, data)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+
+
+def find_row(connection: SqlConnection, place: CheckpointKey, blobs: KnownBlobs | None = None) -> StoredTuple | None:
+    """Read one checkpoint; `blobs`: what is known of a server."""
     # Only what is asked for is in the text, so that the index serves it.
     which = "ORDER BY c.checkpoint_id DESC LIMIT 1" if place.checkpoint_id is None else "AND c.checkpoint_id = ?"
     asked = (place.thread, place.ns) if place.checkpoint_id is None else (place.thread, place.ns, place.checkpoint_id)
     row = connection.execute(f"{_ROW} AND t.name = ? AND c.ns = ? {which}", asked).fetchone()
-    return None if row is None else _read(connection, row, BlobReader(connection))
+    return None if row is None else _read(connection, row, BlobReader(connection, blobs))
 
 
 _ROW = (
-    "SELECT t.name, c.ns, c.checkpoint_id, c.parent, c.type, c.body, c.metadata, c.entries, c.thread "
-    "FROM langgraph_checkpoints c JOIN langgraph_threads t ON t.id = c.thread WHERE NOT c.hidden"
+    "SELECT t.name, c.ns, c.checkpoint_id, c.parent, c.type, c.body, c.metadata, c.entries, c.thread, "
+    "EXISTS (SELECT 1 FROM langgraph_writes w WHERE w.thread = c.thread AND w.ns = c.ns "
+    "AND w.checkpoint_id = c.checkpoint_id) "
+    "FROM langgraph_checkpoints c JOIN langgraph_threads t ON t.id = c.thread WHERE c.hidden = 0"
 )
 
 
-def list_rows(connection: sqlite3.Connection, query: ListQuery) -> list[RowPlace]:
+def list_rows(connection: SqlConnection, query: ListQuery) -> list[RowPlace]:
     """Return the places of checkpoints, newest first."""
     found: list[RowPlace] = []
     thread = None if query.thread is None else find_thread(connection, query.thread)
@@ -249,9 +249,10 @@ def list_rows(connection: sqlite3.Connection, query: ListQuery) -> list[RowPlace
         "checkpoint_id < ?": query.before,
     }
     asked = {condition: value for condition, value in wanted.items() if value is not None}
-    rows = connection.execute(
+    rows = connection.dialect.stream(
+        connection,
         f"SELECT thread, ns, checkpoint_id, {'metadata' if query.metadata else 'NULL'} "  # noqa: S608  # constants
-        f"FROM langgraph_checkpoints WHERE {' AND '.join(['NOT hidden', *asked])} "
+        f"FROM langgraph_checkpoints WHERE {' AND '.join(['hidden = 0', *asked])} "
         "ORDER BY checkpoint_id DESC, thread DESC, ns DESC",
         tuple(asked.values()),
     )
@@ -276,21 +277,19 @@ def _field(metadata: Mapping[str, Any], name: str) -> object:
     return found
 
 
-def read_rows(connection: sqlite3.Connection, places: Sequence[RowPlace]) -> list[StoredTuple]:
+def read_rows(
+    connection: SqlConnection, places: Sequence[RowPlace], blobs: KnownBlobs | None = None
+) -> list[StoredTuple]:
     """Read checkpoints by their places; those that are gone by now are left out."""
-    reader = BlobReader(connection)
+    reader = BlobReader(connection, blobs)
     which = f"{_ROW} AND c.thread = ? AND c.ns = ? AND c.checkpoint_id = ?"
     found = [connection.execute(which, place).fetchone() for place in places]
     return [_read(connection, row, reader) for row in found if row is not None]
 
 
-def _read(connection: sqlite3.Connection, row: tuple[Any, ...], reader: BlobReader) -> StoredTuple:
-    name, ns, checkpoint_id, parent, type_, body, metadata, entries, thread = row
-    writes = connection.execute(
-        "SELECT task_id, channel, form, type, data FROM langgraph_writes "
-        "WHERE thread = ? AND ns = ? AND checkpoint_id = ? ORDER BY task_path, task_id, idx",
-        (thread, ns, checkpoint_id),
-    ).fetchall()
+def _read(connection: SqlConnection, row: tuple[Any, ...], reader: BlobReader) -> StoredTuple:
+    name, ns, checkpoint_id, parent, type_, body, metadata, entries, thread, has_writes = row
+    writes = connection.execute(_WRITES, (thread, ns, checkpoint_id)).fetchall() if has_writes else []
     held = load_entries(entries)
     return StoredTuple(
         place=CheckpointKey(thread=name, ns=ns, checkpoint_id=checkpoint_id),
@@ -300,6 +299,10 @@ def _read(connection: sqlite3.Connection, row: tuple[Any, ...], reader: BlobRead
         values={channel: raw(reader, *entry) for channel, entry in held.items() if entry is not None},
         writes=[(task, channel, raw(reader, *stored)) for task, channel, *stored in writes],
     )
+
+
+_WRITES = """SELECT task_id, channel, form, type, data FROM langgraph_writes
+    WHERE thread = ? AND ns = ? AND checkpoint_id = ? ORDER BY task_path, task_id, idx"""
 
 
 def raw(reader: BlobReader, form: int, type_: str, data: bytes) -> Raw:

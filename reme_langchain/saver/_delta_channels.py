@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from langgraph.checkpoint.base import DeltaChannelHistory
 
+from reme_core import SqlConnection
 from reme_langchain.saver._checkpoint_rows import CheckpointKey, Raw, raw, rebuild_writes
 from reme_langchain.saver._message_blobs import BlobReader, Entry, load_entries
-from reme_langchain.saver._saver_file import find_thread
+from reme_langchain.saver._saver_tables import find_thread
 from reme_langchain.saver._value_codec import ValueCodec
 
 StoredHistory = tuple[list[tuple[str, str, Raw]], Raw | None]
@@ -20,15 +20,15 @@ StoredHistory = tuple[list[tuple[str, str, Raw]], Raw | None]
 # UNION, not UNION ALL: a checkpoint that is its own ancestor ends the walk.
 _PATH = """WITH RECURSIVE path(checkpoint_id, parent, entries) AS (
     SELECT checkpoint_id, parent, entries FROM langgraph_checkpoints
-    WHERE thread = ?1 AND ns = ?2 AND checkpoint_id = ?3
+    WHERE thread = ? AND ns = ? AND checkpoint_id = ?
     UNION
     SELECT c.checkpoint_id, c.parent, c.entries FROM path JOIN langgraph_checkpoints c
-    ON c.thread = ?1 AND c.ns = ?2 AND c.checkpoint_id = path.parent
+    ON c.thread = ? AND c.ns = ? AND c.checkpoint_id = path.parent
 ) SELECT checkpoint_id, entries FROM path"""
 
 
 def read_history(
-    connection: sqlite3.Connection, place: CheckpointKey, channels: Sequence[str]
+    connection: SqlConnection, place: CheckpointKey, channels: Sequence[str]
 ) -> Mapping[str, StoredHistory]:
     """Read the writes of channels on the path to a checkpoint, from the nearest stored value on."""
     thread = find_thread(connection, place.thread)
@@ -52,29 +52,33 @@ def read_history(
 
 
 def _ancestors(
-    connection: sqlite3.Connection, thread: int, place: CheckpointKey
+    connection: SqlConnection, thread: int, place: CheckpointKey
 ) -> Iterator[tuple[str, dict[str, Entry | None]]]:
     head = place.checkpoint_id
     if head is None:
         (head,) = connection.execute(
-            "SELECT MAX(checkpoint_id) FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND NOT hidden",
+            "SELECT MAX(checkpoint_id) FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND hidden = 0",
             (thread, place.ns),
         ).fetchone()
     # Read step by step: a long conversation is walked only as far as there is something to find.
-    for checkpoint_id, entries in islice(connection.execute(_PATH, (thread, place.ns, head)), 1, None):
+    where = (thread, place.ns)
+    path = connection.dialect.stream(connection, _PATH, (*where, head, *where))
+    for checkpoint_id, entries in islice(path, 1, None):
         yield checkpoint_id, load_entries(entries)
 
 
 def _writes(
-    connection: sqlite3.Connection, where: tuple[int | None, str, str], path: Sequence[str], reader: BlobReader
+    connection: SqlConnection, where: tuple[int | None, str, str], path: Sequence[str], reader: BlobReader
 ) -> list[tuple[str, str, Raw]]:
     rows = connection.execute(
-        "SELECT w.task_id, w.channel, w.form, w.type, w.data FROM json_each(?4) step JOIN langgraph_writes w "
-        "ON w.thread = ?1 AND w.ns = ?2 AND w.checkpoint_id = step.value WHERE w.channel = ?3 "
-        "ORDER BY step.key, w.task_path, w.task_id, w.idx",
+        "SELECT checkpoint_id, task_id, channel, form, type, data FROM langgraph_writes "
+        "WHERE thread = ? AND ns = ? AND channel = ? AND checkpoint_id IN (SELECT value FROM json_each(?)) "
+        "ORDER BY task_path, task_id, idx",
         (*where, json.dumps(list(path))),
     ).fetchall()
-    return [(task, channel, raw(reader, *stored)) for task, channel, *stored in rows]
+    steps = {checkpoint_id: step for step, checkpoint_id in enumerate(path)}
+    rows.sort(key=lambda row: steps[row[0]])
+    return [(task, channel, raw(reader, *stored)) for _, task, channel, *stored in rows]
 
 
 def rebuild_history(stored: Mapping[str, StoredHistory], codec: ValueCodec) -> dict[str, DeltaChannelHistory]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 
 import ormsgpack
 
+from reme_core import SqlConnection
 from reme_langchain.saver._message_blobs import Blobs, Entry, KnownDigests, kept_apart, stays
 from reme_langchain.saver._value_codec import ValueForm
 
@@ -14,7 +14,7 @@ _WRITES = "thread, ns, checkpoint_id, task_id, idx, task_path, channel, form, ty
 _CHECKPOINTS = "thread, ns, checkpoint_id, parent, run, hidden, type, body, metadata"
 
 
-def begin_move(connection: sqlite3.Connection, version: int) -> None:
+def begin_move(connection: SqlConnection, version: int) -> None:
     """Put aside, in a file of version 1, 2 or 3, what has the name of a table that is another one now."""
     if version == 1:
         connection.execute("ALTER TABLE langgraph_threads ADD COLUMN erased_with INTEGER")
@@ -26,7 +26,7 @@ def begin_move(connection: sqlite3.Connection, version: int) -> None:
         connection.execute(f"ALTER TABLE {table} RENAME TO {table}_before")
 
 
-def finish_move(connection: sqlite3.Connection, version: int, known: KnownDigests) -> None:
+def finish_move(connection: SqlConnection, version: int, known: KnownDigests) -> None:
     """Move the rows to the tables that were made meanwhile."""
     if version == 1:
         connection.execute(f"INSERT INTO langgraph_writes SELECT {_WRITES} FROM langgraph_writes_before")  # noqa: S608
@@ -40,7 +40,7 @@ def _moved(version: int) -> list[str]:
     return ["langgraph_checkpoints", *(["langgraph_writes"] if version == 1 else [])]
 
 
-def _move_checkpoints(connection: sqlite3.Connection, known: KnownDigests) -> None:
+def _move_checkpoints(connection: SqlConnection, known: KnownDigests) -> None:
     """Move the checkpoints, and into their rows the values to which they referred by `refs`, JSON of {channel: id}."""
     entries: dict[int, Entry] = {}
     for *row, refs in connection.execute(f"SELECT {_CHECKPOINTS}, refs FROM langgraph_checkpoints_before"):  # noqa: S608

@@ -7,14 +7,17 @@ that grew at its end shares all full chunks with what it was, and its manifest h
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Hashable, Iterator, Sequence
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Generic, TypeAlias, TypeVar
 
 import ormsgpack
 
+from reme_core import SqlConnection
 from reme_core.errors import CorruptDataError
 from reme_core.schema import Scope
 from reme_langchain.saver._value_codec import MessageList, Typed, ValueCodec, ValueForm, digest_of
@@ -95,8 +98,8 @@ class KnownDigests:
     """The key of a file's digests, and what it is known to hold. Used by the writing thread alone.
 
     What is known must be so: a manifest with an id that is not there is a lost conversation. Every transaction that
-    removes threads or blobs, of whatever process, raises a counter in the file, which every work of a shared
-    transaction looks at; and what a transaction added counts only until it is rolled back.
+    removes threads or blobs, of whatever process, raises a counter, which every work looks at; and what a transaction
+    added counts only until it is rolled back.
 
     Attributes:
         ids: Of the blobs of a thread, by their digests.
@@ -105,30 +108,33 @@ class KnownDigests:
         last: What slots held last.
     """
 
-    def __init__(self, key: bytes) -> None:
-        """Keep the key; nothing is known."""
+    def __init__(self, key: bytes, *, most_bytes: int | None = None) -> None:
+        """Keep the key; nothing is known. `most_bytes`: what the lists remembered may take, by default 16 MB."""
         self.key = key
         self.ids = Noted[tuple[int, bytes], int](_MOST_KNOWN)
         self.threads = Noted[tuple[str, Scope | None], int](_MOST_KNOWN)
         self.entries = Noted[ValueKey, Entry](_MOST_KNOWN)
-        self.last = Noted[tuple[int, Slot], LastMessages](_MOST_BYTES, lambda last: last.size)
+        self.last = Noted[tuple[int, Slot], LastMessages](most_bytes or _MOST_BYTES, lambda last: last.size)
         self._all = (self.ids, self.threads, self.entries, self.last)
-        self._removals = -1
+        self._stamp: object = None
 
-    def begin(self, connection: sqlite3.Connection, *, last_was_kept: bool) -> None:
+    def begin(self, stamp: object, *, last_was_kept: bool) -> bool:
         """Forget what is not certain any more; called first in every work, since one before it may have removed some.
 
         Args:
-            connection: Of the transaction.
+            stamp: Another one once anything was removed.
             last_was_kept: Whether the work before is in this transaction, or was committed.
+
+        Returns:
+            Whether what was certain still is.
         """
-        (removals,) = connection.execute("SELECT value FROM langgraph_meta WHERE name = 'removals'").fetchone()
-        if removals != self._removals or not last_was_kept:
-            self._removals = removals
+        if stamp != self._stamp or not last_was_kept:
+            self._stamp = stamp
             self.forget()
-            return
+            return False
         for noted in self._all:
             noted.settle()
+        return True
 
     def forget(self) -> None:
         """Forget all, also what this transaction has noted."""
@@ -140,7 +146,7 @@ class KnownDigests:
 class Blobs:
     """The blobs of one thread, in a transaction that writes."""
 
-    connection: sqlite3.Connection
+    connection: SqlConnection
     thread: int
     known: KnownDigests
 
@@ -158,7 +164,10 @@ class Blobs:
         """
         last = None if slot is None else self.known.last.get((self.thread, slot))
         ids = [] if last is None else last.ids[: row.shared(last.row)]
-        ids += [self._keep_part(what, part, codec) for part in row.parts(len(ids))]
+        parts = row.parts(len(ids))
+        if len(parts) > _BATCH and not self.connection.dialect.is_file:
+            self._keep_many(what, parts, codec)
+        ids += [self._keep_part(what, part, codec) for part in parts]
         if slot is not None:
             self.known.last.note((self.thread, slot), LastMessages(row, ids))
         return fold(ids, self.keep_chunk)
@@ -168,6 +177,17 @@ class Blobs:
         digest = digest_of(sealed, self.known.key)
         known = self.known.ids.get((self.thread, digest))
         return ormsgpack.packb([[self.add(digest, *sealed) if known is None else known]])
+
+    def _keep_many(self, what: str, parts: Sequence[Typed], codec: ValueCodec) -> None:
+        """Write messages to a server, which has no answer to wait for between them, and learn their ids."""
+        fresh = {digest_of(part, self.known.key): part for part in parts}
+        new = [(digest, part) for digest, part in fresh.items() if self.known.ids.get((self.thread, digest)) is None]
+        for _, part in new:
+            codec.check(what, part)
+        rows = [(self.thread, digest, *codec.seal(part)) for digest, part in new]
+        self.connection.executemany(_ADD_MANY, rows)
+        for digest, id_ in self.connection.execute(_HELD, (self.thread,)) if rows else ():
+            self.known.ids.note((self.thread, digest), id_)
 
     def _keep_part(self, what: str, part: Typed, codec: ValueCodec) -> int:
         digest = digest_of(part, self.known.key)
@@ -193,8 +213,9 @@ class Blobs:
         return int(id_)
 
 
-_ADD = """INSERT INTO langgraph_blobs (thread, digest, type, data) VALUES (?, ?, ?, ?)
-    ON CONFLICT DO NOTHING RETURNING id"""
+_ADD_MANY = "INSERT INTO langgraph_blobs (thread, digest, type, data) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_ADD = f"{_ADD_MANY} RETURNING id"
+_HELD = "SELECT digest, id FROM langgraph_blobs WHERE thread = ?"
 
 
 def load_entries(packed: bytes) -> dict[str, Entry | None]:
@@ -232,12 +253,42 @@ def unfold(manifest: bytes, chunks: Callable[[list[int]], list[list[int]]]) -> l
     return ids
 
 
+class KnownBlobs:
+    """Blobs of a server that were read or written lately; each has a number that no other one ever gets."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._gate = threading.Lock()
+        self._held: OrderedDict[int, Typed] = OrderedDict()
+        self._size = 0
+
+    def find(self, ids: Iterable[int]) -> dict[int, Typed]:
+        """Return those that are known."""
+        with self._gate:
+            return {id_: self._held[id_] for id_ in ids if id_ in self._held}
+
+    def add(self, blobs: Mapping[int, Typed]) -> None:
+        """Remember blobs, and forget the oldest."""
+        with self._gate:
+            for id_, blob in blobs.items():
+                if id_ not in self._held:
+                    self._held[id_] = blob
+                    self._size += _weight(blob)
+            while self._size > _MOST_BYTES:
+                self._size -= _weight(self._held.popitem(last=False)[1])
+
+
+def _weight(blob: Typed) -> int:
+    return len(blob[1]) + 200  # bytes; about what an entry takes
+
+
 class BlobReader:
     """Reads blobs in one snapshot of the file; each once."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        """Keep the connection."""
+    def __init__(self, connection: SqlConnection, known: KnownBlobs | None = None) -> None:
+        """Keep the connection, and what is known of a server."""
         self._connection = connection
+        self._known = known
         self._chunks: dict[int, list[int]] = {}
         self._rows: dict[int, Typed] = {}
 
@@ -263,14 +314,26 @@ class BlobReader:
 
     def _read(self, ids: list[int]) -> list[Typed]:
         wanted = [id_ for id_ in ids if id_ not in self._rows]
-        for group in _groups(wanted, 0):
-            for id_, type_, data in self._connection.execute(_PARTS, group):
-                self._rows[id_] = (type_, data)
+        if self._known is not None:
+            self._rows |= self._known.find(wanted)
+            wanted = [id_ for id_ in wanted if id_ not in self._rows]
+        fresh: dict[int, Typed] = {}
+        for query, group in self._queries(wanted):
+            for id_, type_, data in self._connection.execute(query, group):
+                fresh[id_] = (type_, data)
+        self._rows |= fresh
+        if self._known is not None and fresh:
+            self._known.add(fresh)
         try:
             return [self._rows[id_] for id_ in ids]
         except KeyError as exc:
             msg = f"a checkpoint refers to message {exc.args[0]}, which is missing: restore a copy of the file"
             raise CorruptDataError(msg) from None
+
+    def _queries(self, wanted: list[int]) -> Iterable[tuple[str, tuple[object, ...]]]:
+        if self._connection.dialect.is_file:
+            return [(_PARTS, group) for group in _groups(wanted, 0)]
+        return [(_ALL_PARTS, (json.dumps(wanted),))] if wanted else []
 
     def mark(self, manifest: bytes, held: set[int]) -> None:
         """Add to `held` what a manifest stands for, chunks and messages; those that are in it already cost nothing."""
@@ -288,6 +351,9 @@ class BlobReader:
 _FIND = "SELECT id FROM langgraph_blobs WHERE thread = ? AND digest = ?"
 _MARKS = ", ".join("?" * _BATCH)
 _PARTS = f"SELECT id, type, data FROM langgraph_blobs WHERE id IN ({_MARKS})"  # noqa: S608  # marks only
+
+
+_ALL_PARTS = "SELECT id, type, data FROM langgraph_blobs WHERE id IN (SELECT value FROM json_each(?))"
 
 
 def _groups(items: Sequence[object], filler: object) -> Iterator[tuple[object, ...]]:

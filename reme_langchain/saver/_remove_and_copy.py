@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
@@ -12,9 +11,10 @@ from typing import TypeAlias
 
 import ormsgpack
 
+from reme_core import SqlConnection
 from reme_core.errors import InvalidInputError
 from reme_langchain.saver._message_blobs import BlobReader, Blobs, Entry, KnownDigests, load_entries
-from reme_langchain.saver._saver_file import HISTORY, find_thread, make_thread
+from reme_langchain.saver._saver_tables import HISTORY, find_thread, lock_threads, make_thread, note_removal
 from reme_langchain.saver._value_codec import ValueForm
 
 _COUNTERS = "counters_since_delta_snapshot"  # the names of delta channels, in the metadata that langgraph hands over
@@ -38,7 +38,7 @@ class _Row:
         return self.ns, self.checkpoint_id
 
 
-def delete_thread(connection: sqlite3.Connection, name: str) -> None:
+def delete_thread(connection: SqlConnection, name: str) -> None:
     """Remove all of a thread, also what waits for a history sink."""
     connection.execute(
         "DELETE FROM langchain_journal WHERE name = ? AND queue = ? AND payload IS NOT NULL", (HISTORY, name)
@@ -46,32 +46,33 @@ def delete_thread(connection: sqlite3.Connection, name: str) -> None:
     connection.execute("DELETE FROM langgraph_threads WHERE name = ?", (name,))  # the rest goes with it
 
 
-def delete_runs(connection: sqlite3.Connection, runs: Sequence[str]) -> None:
+def delete_runs(connection: SqlConnection, runs: Sequence[str]) -> None:
     """Remove the checkpoints that these runs made, with their writes."""
     doomed: dict[int, set[_Place]] = {}
     for run in runs:
         found = connection.execute("SELECT thread, ns, checkpoint_id FROM langgraph_checkpoints WHERE run = ?", (run,))
         for thread, *place in found:
             doomed.setdefault(thread, set()).add((place[0], place[1]))
+    lock_threads(connection, doomed)
     for thread, places in doomed.items():
         _remove(connection, thread, partial(_is_in, places))
 
 
-def prune_thread(connection: sqlite3.Connection, name: str) -> None:
+def prune_thread(connection: SqlConnection, name: str) -> None:
     """Remove all but the newest checkpoint of each namespace."""
-    thread = find_thread(connection, name)
+    thread = find_thread(connection, name, locked=True)
     if thread is None:
         return
     newest = dict(
         connection.execute(
-            "SELECT ns, MAX(checkpoint_id) FROM langgraph_checkpoints WHERE thread = ? AND NOT hidden GROUP BY ns",
+            "SELECT ns, MAX(checkpoint_id) FROM langgraph_checkpoints WHERE thread = ? AND hidden = 0 GROUP BY ns",
             (thread,),
         )
     )
     _remove(connection, thread, lambda row: row.checkpoint_id != newest.get(row.ns))
 
 
-def _remove(connection: sqlite3.Connection, thread: int, is_doomed: Callable[[_Row], bool]) -> None:
+def _remove(connection: SqlConnection, thread: int, is_doomed: Callable[[_Row], bool]) -> None:
     """Remove rows of a thread, but keep hidden what delta channels of the others are rebuilt from."""
     rows = _rows(connection, thread)
     survivors = [row for row in rows if not row.hidden and not is_doomed(row)]
@@ -96,7 +97,7 @@ def _is_in(places: Set[_Place], row: _Row) -> bool:
     return row.place in places
 
 
-def _rows(connection: sqlite3.Connection, thread: int) -> list[_Row]:
+def _rows(connection: SqlConnection, thread: int) -> list[_Row]:
     found = connection.execute(
         "SELECT ns, checkpoint_id, parent, entries, metadata, hidden FROM langgraph_checkpoints WHERE thread = ?",
         (thread,),
@@ -107,7 +108,7 @@ def _rows(connection: sqlite3.Connection, thread: int) -> list[_Row]:
     ]
 
 
-def _delta_channels(connection: sqlite3.Connection, rows: Iterable[_Row], ns: str) -> frozenset[str]:
+def _delta_channels(connection: SqlConnection, rows: Iterable[_Row], ns: str) -> frozenset[str]:
     """Return the channels of a namespace that are rebuilt from writes: langgraph counts them in the metadata."""
     named: set[str] = set()
     for row in rows:
@@ -135,14 +136,14 @@ def _needed(survivors: Iterable[_Row], rows: dict[_Place, _Row], deltas: dict[st
     return needed
 
 
-def _hide(connection: sqlite3.Connection, thread: int, row: _Row, deltas: frozenset[str]) -> None:
+def _hide(connection: SqlConnection, thread: int, row: _Row, deltas: frozenset[str]) -> None:
     """Keep of a checkpoint what delta channels are rebuilt from, and nothing else."""
     entries = {channel: entry for channel, entry in row.entries.items() if channel in deltas}
     counted = json.dumps({_COUNTERS: dict.fromkeys(sorted(deltas), (0, 0))})
     connection.execute(
-        "UPDATE langgraph_checkpoints SET hidden = 1, run = NULL, body = x'', metadata = ?, entries = ? "
+        "UPDATE langgraph_checkpoints SET hidden = 1, run = NULL, body = ?, metadata = ?, entries = ? "
         "WHERE thread = ? AND ns = ? AND checkpoint_id = ?",
-        (counted, ormsgpack.packb(entries), thread, *row.place),
+        (b"", counted, ormsgpack.packb(entries), thread, *row.place),
     )
     connection.execute(
         "DELETE FROM langgraph_writes WHERE thread = ? AND ns = ? AND checkpoint_id = ? "
@@ -151,7 +152,7 @@ def _hide(connection: sqlite3.Connection, thread: int, row: _Row, deltas: frozen
     )
 
 
-def sweep(connection: sqlite3.Connection, thread: int) -> None:
+def sweep(connection: SqlConnection, thread: int) -> None:
     """Remove the messages of a thread, and values kept as they are, that nothing holds."""
     reader = BlobReader(connection)
     held: set[int] = set()
@@ -164,36 +165,35 @@ def sweep(connection: sqlite3.Connection, thread: int) -> None:
     kept = connection.execute("SELECT id FROM langgraph_blobs WHERE thread = ?", (thread,)).fetchall()
     free = [row for row in kept if row[0] not in held]
     connection.executemany("DELETE FROM langgraph_blobs WHERE id = ?", free)
-    connection.execute(_REMOVED)
+    note_removal(connection, thread)
 
 
-_REMOVED = "UPDATE langgraph_meta SET value = value + 1 WHERE name = 'removals'"  # see `KnownDigests`
 _MANIFESTS = f"SELECT data FROM langgraph_writes WHERE thread = ? AND form <> {int(ValueForm.WHOLE)}"  # noqa: S608
 
 
-def _forget_if_empty(connection: sqlite3.Connection, thread: int) -> None:
+def _forget_if_empty(connection: SqlConnection, thread: int) -> None:
     connection.execute(
-        "DELETE FROM langgraph_threads WHERE id = ?1 "
-        "AND NOT EXISTS (SELECT 1 FROM langgraph_checkpoints WHERE thread = ?1) "
-        "AND NOT EXISTS (SELECT 1 FROM langgraph_writes WHERE thread = ?1)",
-        (thread,),
+        "DELETE FROM langgraph_threads WHERE id = ? "
+        "AND NOT EXISTS (SELECT 1 FROM langgraph_checkpoints WHERE thread = ?) "
+        "AND NOT EXISTS (SELECT 1 FROM langgraph_writes WHERE thread = ?)",
+        (thread, thread, thread),
     )
 
 
-def copy_thread(connection: sqlite3.Connection, known: KnownDigests, source: str, target: str) -> None:
+def copy_thread(connection: SqlConnection, known: KnownDigests, source: str, target: str) -> None:
     """Copy all of a thread, messages included, to one that is empty; an unknown source copies nothing.
 
     Raises:
         InvalidInputError: The target holds checkpoints.
     """
-    taken = find_thread(connection, target)
+    taken = find_thread(connection, target, locked=True)
     if (
         taken is not None
         and connection.execute("SELECT 1 FROM langgraph_checkpoints WHERE thread = ? LIMIT 1", (taken,)).fetchone()
     ):
         msg = f"the thread {target!r} holds checkpoints: copy to another one, or delete it first"
         raise InvalidInputError(msg)
-    old = find_thread(connection, source)
+    old = find_thread(connection, source, locked=True)
     if old is None:
         return
     if taken is not None:
@@ -210,7 +210,7 @@ def copy_thread(connection: sqlite3.Connection, known: KnownDigests, source: str
     _copy_checkpoints(connection, old, new, manifest)
 
 
-def _copy_blobs(connection: sqlite3.Connection, old: int, blobs: Blobs) -> Callable[[int, bytes], bytes]:
+def _copy_blobs(connection: SqlConnection, old: int, blobs: Blobs) -> Callable[[int, bytes], bytes]:
     """Copy messages and chunks; return what turns a manifest of the source into one of the copy."""
     ids: dict[int, int] = {}
     rows = connection.execute(
@@ -232,7 +232,7 @@ def _copy_blobs(connection: sqlite3.Connection, old: int, blobs: Blobs) -> Calla
     return translate
 
 
-def _copy_writes(connection: sqlite3.Connection, old: int, new: int, manifest: Callable[[int, bytes], bytes]) -> None:
+def _copy_writes(connection: SqlConnection, old: int, new: int, manifest: Callable[[int, bytes], bytes]) -> None:
     rows = connection.execute(
         "SELECT ns, checkpoint_id, task_id, idx, task_path, channel, form, type, data FROM langgraph_writes "
         "WHERE thread = ?",
@@ -245,9 +245,7 @@ def _copy_writes(connection: sqlite3.Connection, old: int, new: int, manifest: C
     )
 
 
-def _copy_checkpoints(
-    connection: sqlite3.Connection, old: int, new: int, manifest: Callable[[int, bytes], bytes]
-) -> None:
+def _copy_checkpoints(connection: SqlConnection, old: int, new: int, manifest: Callable[[int, bytes], bytes]) -> None:
     rows = connection.execute(
         "SELECT ns, checkpoint_id, parent, run, hidden, type, body, metadata, entries FROM langgraph_checkpoints "
         "WHERE thread = ?",

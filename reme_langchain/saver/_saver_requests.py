@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from sqlite3 import Connection
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -17,6 +16,7 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
+from reme_core import SqlConnection
 from reme_core.errors import InvalidInputError
 from reme_core.schema import Scope, shown
 from reme_langchain._owner import find_owner
@@ -26,8 +26,8 @@ from reme_langchain.saver._remove_and_copy import copy_thread, delete_runs, dele
 from reme_langchain.saver._saver_file import SaverFile
 from reme_langchain.saver._value_codec import ValueCodec
 
-Care: TypeAlias = Callable[[Connection, KnownDigests], None]
-"""Work on the file that removes or copies."""
+Care: TypeAlias = tuple[Callable[[SqlConnection, KnownDigests], None], str | None]
+"""Work that removes or copies, and the thread to which it writes; None: it locks those to which it does."""
 
 
 def place_of(config: RunnableConfig) -> CheckpointKey:
@@ -182,19 +182,19 @@ def list_request(
 def delete_work(thread_id: str) -> Care:
     """Turn the deletion of a thread into work on the file (InvalidInputError where that is no id)."""
     name = thread_name(thread_id)
-    return lambda connection, _: delete_thread(connection, name)
+    return lambda connection, _: delete_thread(connection, name), name
 
 
 def runs_work(run_ids: Sequence[str]) -> Care:
     """Turn the deletion of runs into work on the file (InvalidInputError where those are no ids)."""
     runs = [thread_name(run, "run_ids") for run in _several(run_ids, "run_ids")]
-    return lambda connection, _: delete_runs(connection, runs)
+    return lambda connection, _: delete_runs(connection, runs), None
 
 
 def copy_work(source: str, target: str) -> Care:
     """Turn the copy of a thread into work on the file (InvalidInputError where one is no id)."""
     names = thread_name(source, "source_thread_id"), thread_name(target, "target_thread_id")
-    return lambda connection, known: copy_thread(connection, known, *names)
+    return lambda connection, known: copy_thread(connection, known, *names), None
 
 
 def prune_work(thread_ids: Sequence[str], strategy: str) -> Care:
@@ -209,11 +209,11 @@ def prune_work(thread_ids: Sequence[str], strategy: str) -> Care:
         msg = f"strategy: {strategy!r} is not known: use 'keep_latest' or 'delete'"
         raise InvalidInputError(msg)
 
-    def prune_all(connection: Connection, _: KnownDigests) -> None:
-        for name in names:
+    def prune_all(connection: SqlConnection, _: KnownDigests) -> None:
+        for name in sorted(names):  # in this order they are locked
             works[strategy](connection, name)
 
-    return prune_all
+    return prune_all, None
 
 
 def _several(ids: Sequence[str], what: str) -> Sequence[str]:
@@ -234,22 +234,22 @@ class RemovalCalls:
 
         What waits for the history sink goes as well; what the sink has got is its own.
         """
-        self._file.write(delete_work(thread_id))
+        self._file.write(*delete_work(thread_id))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Do what `delete_thread` does, without blocking the event loop."""
-        await self._file.awrite(delete_work(thread_id))
+        await self._file.awrite(*delete_work(thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints whose metadata have one of these run ids, with their writes.
 
         What later checkpoints need to rebuild a delta channel stays, hidden, as long as they do.
         """
-        self._file.write(runs_work(run_ids))
+        self._file.write(*runs_work(run_ids))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Do what `delete_for_runs` does, without blocking the event loop."""
-        await self._file.awrite(runs_work(run_ids))
+        await self._file.awrite(*runs_work(run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all of a thread to an empty one; an unknown source copies nothing.
@@ -257,11 +257,11 @@ class RemovalCalls:
         Raises:
             InvalidInputError: The target holds checkpoints; nothing was copied.
         """
-        self._file.write(copy_work(source_thread_id, target_thread_id))
+        self._file.write(*copy_work(source_thread_id, target_thread_id))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Do what `copy_thread` does, without blocking the event loop."""
-        await self._file.awrite(copy_work(source_thread_id, target_thread_id))
+        await self._file.awrite(*copy_work(source_thread_id, target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove the older checkpoints of threads, all in one transaction.
@@ -274,8 +274,8 @@ class RemovalCalls:
         Raises:
             InvalidInputError: Another strategy.
         """
-        self._file.write(prune_work(thread_ids, strategy))
+        self._file.write(*prune_work(thread_ids, strategy))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Do what `prune` does, without blocking the event loop."""
-        await self._file.awrite(prune_work(thread_ids, strategy))
+        await self._file.awrite(*prune_work(thread_ids, strategy))

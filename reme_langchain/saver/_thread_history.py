@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
@@ -14,14 +13,13 @@ from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from itertools import groupby
 from operator import itemgetter
-from sqlite3 import Connection
 from typing import Protocol, TypeVar
 
 import ormsgpack
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from reme_core import EventLoopThread, ReMe, holder, is_gone
+from reme_core import EventLoopThread, ReMe, SqlConnection, holder, is_gone
 from reme_core.adapting import PATIENCE_S, Appends
 from reme_core.errors import StoreError
 from reme_core.schema import make_scope
@@ -29,7 +27,8 @@ from reme_core.schema.plain import usable_id
 from reme_langchain.messages import from_langchain, untimed
 from reme_langchain.saver._checkpoint_rows import PutRow, put_row
 from reme_langchain.saver._message_blobs import KnownDigests
-from reme_langchain.saver._saver_file import HISTORY, SaverFile, make_thread
+from reme_langchain.saver._saver_file import SaverFile
+from reme_langchain.saver._saver_tables import HISTORY, make_thread
 from reme_langchain.saver._value_codec import Typed, ValueCodec, digest_of
 
 T = TypeVar("T")
@@ -40,16 +39,16 @@ _LOG = logging.getLogger("reme")
 _WAITING = "name = ? AND queue = ? AND payload IS NOT NULL"
 
 
-def insert_waiting(connection: Connection, *, thread: str, entries: Sequence[tuple[str, bytes]]) -> None:
+def insert_waiting(connection: SqlConnection, *, thread: str, entries: Sequence[tuple[str, bytes]]) -> None:
     """Add messages, each known by an id, that are not known yet."""
     connection.executemany(
-        "INSERT OR IGNORE INTO langchain_journal (name, queue, entry_id, payload) VALUES (?, ?, ?, ?)",
+        "INSERT INTO langchain_journal (name, queue, entry_id, payload) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
         [(HISTORY, thread, entry_id, payload) for entry_id, payload in entries],
     )
 
 
 def claim(
-    connection: Connection,
+    connection: SqlConnection,
     _: KnownDigests,
     *,
     thread: str,
@@ -78,7 +77,7 @@ def claim(
     ).fetchall()
 
 
-def release(connection: Connection, _: KnownDigests, *, thread: str, holder: str) -> None:
+def release(connection: SqlConnection, _: KnownDigests, *, thread: str, holder: str) -> None:
     """Let go of what is held of a thread."""
     connection.execute(
         "UPDATE langchain_journal SET holder = NULL, held = 0 WHERE name = ? AND queue = ? AND holder = ?",
@@ -86,14 +85,14 @@ def release(connection: Connection, _: KnownDigests, *, thread: str, holder: str
     )
 
 
-def finish(connection: Connection, _: KnownDigests, *, places: Iterable[int]) -> None:
+def finish(connection: SqlConnection, _: KnownDigests, *, places: Iterable[int]) -> None:
     """Forget what was handed over; its ids stay known."""
     connection.executemany(
         "UPDATE langchain_journal SET payload = NULL, holder = NULL WHERE place = ?", [(place,) for place in places]
     )
 
 
-def waiting_threads(connection: Connection) -> list[str]:
+def waiting_threads(connection: SqlConnection) -> list[str]:
     """Return the threads of which something waits."""
     found = connection.execute(
         "SELECT queue FROM langchain_journal WHERE name = ? AND payload IS NOT NULL GROUP BY queue ORDER BY min(place)",
@@ -170,9 +169,7 @@ class History:
         self._fresh: set[str] = set()
         self._gate = threading.Lock()
 
-    def put(
-        self, connection: sqlite3.Connection, known: KnownDigests, row: PutRow, codec: ValueCodec
-    ) -> frozenset[str]:
+    def put(self, connection: SqlConnection, known: KnownDigests, row: PutRow, codec: ValueCodec) -> frozenset[str]:
         """Do what `put_row` does, and note the new messages in the same transaction."""
         wanted = put_row(connection, known, row, codec)
         if not wanted and not row.place.ns:
@@ -249,7 +246,7 @@ class History:
                     await self._hand_over_all(thread, checkpoint_id, list(group))
         except Exception as exc:
             _LOG.warning("messages of thread %r wait, the history has not taken them: %s", thread, exc)
-            await self._file.awrite(partial(release, thread=thread, holder=self._holder))
+            await self._file.awrite(partial(release, thread=thread, holder=self._holder), thread)
             raise
 
     async def _claimed(self, thread: str) -> list[tuple[int, str, str, bytes]]:
@@ -257,9 +254,8 @@ class History:
         rows = None
         while rows is None:
             now = self._file.memory.clock.now().timestamp()
-            rows = await self._file.awrite(
-                partial(claim, thread=thread, holder=self._holder, now=now, until=now + _LEASE_S, is_gone=is_gone)
-            )
+            take = partial(claim, thread=thread, holder=self._holder, now=now, until=now + _LEASE_S, is_gone=is_gone)
+            rows = await self._file.awrite(take, thread)
             if rows is None:
                 await asyncio.sleep(_LOOK_AGAIN_S)
         return [(place, *ormsgpack.unpackb(payload)) for place, payload in rows]
@@ -274,7 +270,7 @@ class History:
         answer = call() if is_async else await asyncio.to_thread(call)  # a plain function may block
         if isawaitable(answer):
             await answer
-        await self._file.awrite(partial(finish, places=[place for place, *_ in brought]))
+        await self._file.awrite(partial(finish, places=[place for place, *_ in brought]), thread)
 
     def _rebuilt(self, stored: Typed) -> BaseMessage:
         """Rebuild a message. One whose type is not allowed waits: the graph that allows it may not be compiled yet."""
@@ -290,7 +286,7 @@ async def _nothing() -> None:
 
 
 def _new_messages(
-    connection: sqlite3.Connection, known: KnownDigests, row: PutRow, codec: ValueCodec
+    connection: SqlConnection, known: KnownDigests, row: PutRow, codec: ValueCodec
 ) -> list[tuple[str, bytes]]:
     thread = make_thread(connection, known, row.place.thread)
     entries = []
@@ -298,7 +294,7 @@ def _new_messages(
         for part in [] if value is None or value.row is None else value.row.parts(0):
             digest = digest_of(part, known.key)
             changed = connection.execute(
-                "UPDATE langgraph_blobs SET offered = 1 WHERE thread = ? AND digest = ? AND NOT offered",
+                "UPDATE langgraph_blobs SET offered = 1 WHERE thread = ? AND digest = ? AND offered = 0",
                 (thread, digest),
             )
             if changed.rowcount:

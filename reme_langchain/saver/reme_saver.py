@@ -11,7 +11,6 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any, Literal, Self, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -25,8 +24,9 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from reme_core import SqlConnection
 from reme_core.errors import InvalidInputError
-from reme_langchain._opening import ClosedOnExit, MemoryOrPath, NothingToDo
+from reme_langchain._opening import ClosedOnExit, MemoryOrPath, NothingToDo, is_server
 from reme_langchain.saver._checkpoint_rows import (
     PutRow,
     StoredTuple,
@@ -111,7 +111,7 @@ class ReMeSaver(ClosedOnExit, RemovalCalls, BaseCheckpointSaver[str]):
         """Return a saver of its own file, to be used in `with` or `async with`.
 
         Args:
-            path: The file, or the folder in which it is `memory.db`.
+            path: The file, or the folder in which it is `memory.db`; or the URL of a database.
             serde: As in the constructor.
             allow: As in the constructor.
             history: As in the constructor.
@@ -123,11 +123,19 @@ class ReMeSaver(ClosedOnExit, RemovalCalls, BaseCheckpointSaver[str]):
 
     @classmethod
     def from_conn_string(cls, conn_string: str) -> Self:
-        """Do what `from_path` does: `with ReMeSaver.from_conn_string("memory.db") as saver`, or `async with`."""
+        """Do what `from_path` does, of a path or of the URL of a database: `postgresql://user:password@host/database`.
+
+        To be used in `with` or `async with`, as the savers of LangGraph are.
+        """
         return cls.from_path(conn_string)
 
     def setup(self) -> NothingToDo:
-        """Do nothing, with or without `await`: the file is made when it is opened."""
+        """Make the tables of a database that are missing, with or without `await`; a file is made when it is opened.
+
+        Nobody has to call it: the first use of a database does it.
+        """
+        if is_server(self._file.database.path):
+            self._file.read(lambda _: None)
         return NothingToDo()
 
     def __repr__(self) -> str:
@@ -139,13 +147,16 @@ class ReMeSaver(ClosedOnExit, RemovalCalls, BaseCheckpointSaver[str]):
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint of the config's id, or without one the newest; None if there is none."""
         self._allow_declared()
-        found = self._file.read(partial(find_row, place=place_of(config)))
+        found = self._file.read(self._finding(config))
         return None if found is None else rebuild(found, self._codec)
+
+    def _finding(self, config: RunnableConfig) -> Callable[[SqlConnection], StoredTuple | None]:
+        return partial(find_row, place=place_of(config), blobs=self._file.blobs)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Do what `get_tuple` does, without blocking the event loop."""
         self._allow_declared()
-        found = await self._file.aread(partial(find_row, place=place_of(config)))
+        found = await self._file.aread(self._finding(config))
         return None if found is None else await self._rebuilt(found)
 
     def list(
@@ -170,7 +181,9 @@ class ReMeSaver(ClosedOnExit, RemovalCalls, BaseCheckpointSaver[str]):
         query = list_request(config, filter, before, limit)
         places = self._file.read(partial(list_rows, query=query))
         for start in range(0, len(places), _PAGE):
-            for found in self._file.read(partial(read_rows, places=places[start : start + _PAGE])):
+            for found in self._file.read(
+                partial(read_rows, places=places[start : start + _PAGE], blobs=self._file.blobs)
+            ):
                 yield rebuild(found, self._codec)
 
     async def alist(
@@ -186,7 +199,9 @@ class ReMeSaver(ClosedOnExit, RemovalCalls, BaseCheckpointSaver[str]):
         query = list_request(config, filter, before, limit)
         places = await self._file.aread(partial(list_rows, query=query))
         for start in range(0, len(places), _PAGE):
-            for found in await self._file.aread(partial(read_rows, places=places[start : start + _PAGE])):
+            for found in await self._file.aread(
+                partial(read_rows, places=places[start : start + _PAGE], blobs=self._file.blobs)
+            ):
                 yield await self._rebuilt(found)
 
     def get_delta_channel_history(
@@ -222,9 +237,9 @@ class ReMeSaver(ClosedOnExit, RemovalCalls, BaseCheckpointSaver[str]):
             put_request, config, checkpoint, metadata, new_versions, self._codec, self._file.memory.memory_space
         )
         row = request()
-        wanted = self._file.write(self._put(row))
+        wanted = self._file.write(self._put(row), row.place.thread)
         if wanted:
-            self._file.write(self._put(request(wanted)))
+            self._file.write(self._put(request(wanted)), row.place.thread)
         if (handed := self._hand_over(row)) is not None:
             handed.result()
         return _answer(config, row)
@@ -241,14 +256,14 @@ class ReMeSaver(ClosedOnExit, RemovalCalls, BaseCheckpointSaver[str]):
             put_request, config, checkpoint, metadata, new_versions, self._codec, self._file.memory.memory_space
         )
         row = request()
-        wanted = await self._file.awrite(self._put(row))
+        wanted = await self._file.awrite(self._put(row), row.place.thread)
         if wanted:
-            await self._file.awrite(self._put(request(wanted)))
+            await self._file.awrite(self._put(request(wanted)), row.place.thread)
         if (handed := self._hand_over(row)) is not None:
             await asyncio.wrap_future(handed)
         return _answer(config, row)
 
-    def _put(self, row: PutRow) -> Callable[[Connection, KnownDigests], frozenset[str]]:
+    def _put(self, row: PutRow) -> Callable[[SqlConnection, KnownDigests], frozenset[str]]:
         return partial(put_row if self._history is None else self._history.put, row=row, codec=self._codec)
 
     def _begin(self) -> None:
@@ -269,24 +284,24 @@ class ReMeSaver(ClosedOnExit, RemovalCalls, BaseCheckpointSaver[str]):
             TypeError: A value can't be serialised, or would not be rebuilt; nothing was written.
             InvalidInputError: The config names no checkpoint, or an id can't be kept; nothing was written.
         """
-        self._file.write(self._writes(config, writes, task_id, task_path))
+        self._file.write(*self._writes(config, writes, task_id, task_path))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Do what `put_writes` does, without blocking the event loop on the file."""
-        await self._file.awrite(self._writes(config, writes, task_id, task_path))
+        await self._file.awrite(*self._writes(config, writes, task_id, task_path))
 
     def _writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> Callable[[Connection, KnownDigests], None]:
+    ) -> tuple[Callable[[SqlConnection, KnownDigests], None], str]:
         place = place_of(config)
         if place.checkpoint_id is None:
             msg = "config['configurable']['checkpoint_id'] is missing: writes belong to a checkpoint"
             raise InvalidInputError(msg)
         task = (text(task_id, "task_id"), text(task_path, "task_path"))
         rows = write_requests(writes, self._codec)
-        return partial(put_writes, place=place, task=task, rows=rows, codec=self._codec)
+        return partial(put_writes, place=place, task=task, rows=rows, codec=self._codec), place.thread
 
     # -- the rest --------------------------------------------------------------------------------------------------
 
@@ -353,7 +368,8 @@ class ReMeSaver(ClosedOnExit, RemovalCalls, BaseCheckpointSaver[str]):
 async def open_saver() -> AsyncIterator[ReMeSaver]:
     """Open a saver for the Agent Server: `"checkpointer": {"path": "reme_langchain/saver/reme_saver.py:open_saver"}`.
 
-    The file is that of REME_SAVER_PATH, else it lies in REME_WORKING_DIR, else in the default working folder.
+    The file, or the URL of the database, is that of REME_SAVER_PATH; else the file lies in REME_WORKING_DIR, else where
+    `ReMeSaver()` has it.
     """
     async with ReMeSaver(os.environ.get("REME_SAVER_PATH") or os.environ.get("REME_WORKING_DIR") or None) as saver:
         yield saver

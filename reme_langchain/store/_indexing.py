@@ -18,9 +18,9 @@ from reme_core.ports import (
     IndexedBy,
     ItemValue,
     Matrix,
-    NamedEmbedder,
     Store,
     Vector,
+    embedder_name,
 )
 from reme_core.schema import bounded_query, shown
 from reme_langchain.models._embedder import LangChainEmbedder
@@ -73,10 +73,17 @@ class ItemIndex:
     """The embedder of a store and the fields that it embeds."""
 
     def __init__(
-        self, store: Store, embedder: Embedder, fields: Sequence[str], *, dimension: int | None = None
+        self,
+        store: Store,
+        memory_space: str,
+        embedder: Embedder,
+        fields: Sequence[str],
+        *,
+        dimension: int | None = None,
     ) -> None:
-        """Keep them; `items` is where the vectors lie, `dimension` their length, where the settings say it."""
+        """Keep them; `store` is where the vectors lie, `dimension` their length, where the settings say it."""
         self._items = store
+        self._memory_space = memory_space
         self._embedder = embedder
         # Looked up once: telling a protocol takes a tenth of the time of a search.
         self._embed, self._embed_query = _calls_of(embedder)
@@ -86,12 +93,12 @@ class ItemIndex:
 
     def warn_beside(self, other: Embedder | None) -> None:
         """Warn if the memory beside has a model of another name, which may be another one: they share vectors."""
-        if other is not None and _name_of(other) != _name_of(self._embedder):
+        if other is not None and embedder_name(other) != self.model:
             _LOG.warning(
-                "index: it embeds by %r, and the memory by %r: unless these are one model, neither side finds what the "
-                "other wrote; give the index the model of the memory, or leave the index out",
-                _name_of(self._embedder),
-                _name_of(other),
+                "index: it embeds by %r, and the memory by %r: whichever comes second is refused; give the index the "
+                "model of the memory, or leave the index out",
+                self.model,
+                embedder_name(other),
             )
 
     async def check(self) -> None:
@@ -102,10 +109,9 @@ class ItemIndex:
         """
         if self._checked:
             return
-        stored = await self._items.find_index()
-        model = _name_of(self._embedder)
-        if stored is not None and (stored.model != model or self._dimension not in (None, stored.dimension)):
-            raise _other_model(stored, model, self._dimension)
+        stored = await self._items.find_index(self._memory_space)
+        if stored is not None and not self._may_be(stored):
+            raise _other_model(stored, self.model, self._dimension)
         self._checked = True
 
     def texts_of(self, value: ItemValue, fields: Sequence[str] | None) -> list[str]:
@@ -155,12 +161,20 @@ class ItemIndex:
         await self._claim(len(rows[0]))
         return {query: row for query, row in zip(wanted, rows, strict=True) if row.any()}
 
+    @property
+    def model(self) -> str:
+        """What tells the vectors from those of another model."""
+        return embedder_name(self._embedder)
+
+    def _may_be(self, stored: IndexedBy) -> bool:
+        return stored.model in (None, self.model) and self._dimension in (None, stored.dimension)
+
     async def _claim(self, dimension: int) -> None:
         """Make sure that all vectors of the file come from one model."""
         if self._claimed:
             return
-        ours = IndexedBy(dimension=dimension, model=_name_of(self._embedder))
-        stored = await self._items.claim_index(ours)
+        ours = IndexedBy(dimension=dimension, model=self.model)
+        stored = await self._items.claim_index(self._memory_space, ours)
         if stored != ours:
             raise _other_model(stored, ours.model, ours.dimension)
         self._claimed = True
@@ -194,16 +208,11 @@ def _rows_of(matrix: Matrix, rows: list[int]) -> Matrix | None:
     return matrix[rows]
 
 
-def _name_of(embedder: Embedder) -> str:
-    """Return what tells a model from others; without a name, the class has to do."""
-    return embedder.model if isinstance(embedder, NamedEmbedder) else type(embedder).__qualname__
-
-
-def _other_model(stored: IndexedBy, model: str, dimension: int | None) -> InvalidInputError:
+def _other_model(stored: IndexedBy, model: str | None, dimension: int | None) -> InvalidInputError:
     length = "" if dimension is None else f" ({dimension})"
     return InvalidInputError(
-        f"the items of this file were indexed by {stored.model!r} ({stored.dimension} dimensions), this store "
-        f"has {model!r}{length}: use the model that it was written with, or a new file"
+        f"the items of this memory space were indexed by {stored.model!r} ({stored.dimension} dimensions), this store "
+        f"has {model!r}{length}: use the model that it was written with, or change to the new one by `reme reembed`"
     )
 
 

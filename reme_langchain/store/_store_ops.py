@@ -199,14 +199,21 @@ def get_items(plan: OperationPlan, at: datetime, *, omit_expired: bool) -> GetIt
 
 
 def search_items(
-    search: SearchRequest, rules: RuleSet, vector: Vector | None, at: datetime, *, omit_expired: bool, by_words: bool
+    search: SearchRequest,
+    rules: RuleSet,
+    vector: Vector | None,
+    at: datetime,
+    *,
+    omit_expired: bool,
+    embedded_by: str | None,
 ) -> SearchItems:
-    """Return the request that answers a search; `vector` is that of its query, or its words are looked for."""
+    """Return the request that answers a search; `vector` is that of its query, or without a model words are sought."""
     return SearchItems(
         prefix=search.prefix,
         records=rules.places_under(search.prefix),
         vector=vector,
-        text=search.query if by_words else "",
+        embedded_by=embedded_by,
+        text=search.query if embedded_by is None else "",
         conditions=search.conditions,
         limit=search.limit,
         offset=search.offset,

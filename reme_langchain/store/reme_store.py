@@ -104,7 +104,9 @@ class ReMeStore(ClosedOnExit, BaseStore):
             given = self._memory.embedder, (WHOLE,)
         self._items = self._memory.store
         dims = None if index is None else index.get("dims")
-        self._index = None if given is None else ItemIndex(self._items, *given, dimension=dims)
+        self._index = (
+            None if given is None else ItemIndex(self._items, self._memory.memory_space, *given, dimension=dims)
+        )
         _check_dims(dims, self._memory)
         if self._index is not None:
             self._index.warn_beside(self._memory.embedder)
@@ -262,10 +264,13 @@ class ReMeStore(ClosedOnExit, BaseStore):
         for place, listing in plan.listings:
             results[place] = await self._list(listing, at)
         if writes:
-            await self._items.write_items(
-                self._memory.memory_space, WriteItems(writes=writes, at=at, omit_expired=self._omit_expired)
-            )
+            batch = WriteItems(writes=writes, at=at, omit_expired=self._omit_expired, embedded_by=self._model)
+            await self._items.write_items(self._memory.memory_space, batch)
         return results
+
+    @property
+    def _model(self) -> str | None:
+        return None if self._index is None else self._index.model
 
     async def _check_index(self) -> None:
         if self._index is not None:
@@ -291,7 +296,7 @@ class ReMeStore(ClosedOnExit, BaseStore):
         if not search.limit:
             return []
         request = search_items(
-            search, self._rules, vector, at, omit_expired=self._omit_expired, by_words=self._index is None
+            search, self._rules, vector, at, omit_expired=self._omit_expired, embedded_by=self._model
         )
         found = await self._items.search_items(self._memory.memory_space, request)
         return [_search_item(item, item.namespace or self._namespace_of(item)) for item in found]

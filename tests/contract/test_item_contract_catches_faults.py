@@ -186,8 +186,8 @@ class PlacesAreIgnored(Wrapped):
 
 
 class TheLastClaimCounts(Wrapped):
-    async def claim_index(self, indexed: IndexedBy) -> IndexedBy:
-        await super().claim_index(indexed)
+    async def claim_index(self, memory_space: str, indexed: IndexedBy) -> IndexedBy:
+        await super().claim_index(memory_space, indexed)
         return indexed
 
 

@@ -146,7 +146,7 @@ def test_any_conversation_fits_any_window_and_loses_nothing(
 
 
 @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
-@given(messages=conversations(min_messages=3_000, max_messages=5_000), window=WINDOWS)
+@given(messages=conversations(min_messages=2_000, max_messages=2_500), window=WINDOWS)
 def test_so_does_a_conversation_of_thousands_of_messages(messages: list[Message], window: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(prepare_all(messages, "", window, Path(folder), []))
@@ -170,7 +170,7 @@ async def test_a_counter_of_ones_own_is_what_counts(counter: TokenCounter, windo
                 "id": f"m{number}",
             }
         )
-        for number in range(800)
+        for number in range(300)
     ]
     async with ReMe("space", tmp_path, llm=None, embedding=None, token_counter=counter) as memory:
         prepared = await prepare(memory, messages, "", "", window)

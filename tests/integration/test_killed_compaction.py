@@ -16,6 +16,7 @@ from reme_core.stores import LocalStore
 from tests.support import compaction_child
 from tests.support.compaction_child import SESSION, SPACE, USER, SummarisingModel, prepare
 from tests.support.new_processes import NEW_PROCESSES
+from tests.support.summary_child import places_to_kill
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
@@ -74,14 +75,17 @@ async def finish(folder: Path, messages: list[Message]) -> dict[str, Any]:
     return held
 
 
-def test_a_kill_between_any_two_steps_changes_nothing_in_the_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "every", [False, pytest.param(True, marks=pytest.mark.torture)], ids=["each step once", "all steps"]
+)
+def test_a_kill_between_any_two_steps_changes_nothing_in_the_end(tmp_path: Path, every: bool) -> None:
     messages = conversation()
     passed = compact_in_child(tmp_path / "whole", messages, None)
     assert {name.removeprefix("before ").removeprefix("after ") for name in passed} == STEPS
     wanted = asyncio.run(finish(tmp_path / "undisturbed", messages))
     assert wanted["removed"]
     assert wanted["messages"] == list(wanted["removed"])
-    for kill_at in range(1, len(passed) + 1):
+    for kill_at in places_to_kill(passed, every=every):
         folder = tmp_path / f"killed-{kill_at}"
         assert compact_in_child(folder, messages, kill_at) == []
         found = asyncio.run(finish(folder, messages))

@@ -20,7 +20,7 @@ from reme_core.testing import HashedEmbedder
 from tests.support import summary_child
 from tests.support.new_processes import NEW_PROCESSES
 from tests.support.rule_model import RuleModel
-from tests.support.summary_child import SPACE, USER, store_of
+from tests.support.summary_child import SPACE, USER, places_to_kill, store_of
 
 SCOPE = Scope(memory_space=SPACE, user_id=USER)
 EARLIER = [{"role": "user", "content": "Alice lives in Berlin", "created_at": "2023-05-08T10:00:00Z", "id": "e1"}]
@@ -142,10 +142,20 @@ async def holdings(store: Store) -> dict[str, Any]:
     return {"memories": sorted(map(told, page.memories), key=str), "messages": counts.messages, "blocks": counts.blocks}
 
 
-@pytest.mark.parametrize("indexed", [False, True], ids=["one file", "with an index"])
-@pytest.mark.parametrize("agentic", [False, True], ids=["simple", "agentic"])
+# Each step once in the default suite, of both strategies and both stores; all that come, of all four, in the long one.
+@pytest.mark.parametrize(
+    ("agentic", "indexed", "every"),
+    [
+        pytest.param(False, False, False, id="simple, one file, each step once"),
+        pytest.param(True, True, False, id="agentic, with an index, each step once"),
+        pytest.param(False, False, True, id="simple, one file", marks=pytest.mark.torture),
+        pytest.param(False, True, True, id="simple, with an index", marks=pytest.mark.torture),
+        pytest.param(True, False, True, id="agentic, one file", marks=pytest.mark.torture),
+        pytest.param(True, True, True, id="agentic, with an index", marks=pytest.mark.torture),
+    ],
+)
 def test_a_summary_killed_between_any_two_steps_is_finished_at_the_next_start(
-    tmp_path: Path, agentic: bool, indexed: bool
+    tmp_path: Path, agentic: bool, indexed: bool, every: bool
 ) -> None:
     before = tmp_path / "before"
     before.mkdir()
@@ -159,14 +169,14 @@ def test_a_summary_killed_between_any_two_steps_is_finished_at_the_next_start(
     points = summarise_in_child(whole, None, agentic=agentic, indexed=indexed)
     undisturbed = asyncio.run(finish(whole, agentic=agentic, indexed=indexed))
     assert len(undisturbed["memories"]) > len(untouched["memories"])
+    assert points.index("before append") == 0
     if not agentic:
         steps = {point.split(" ", 1)[1] for point in points}
         assert steps == (FAULT_POINTS - {"search"} | {"read changes"} if indexed else FAULT_POINTS)
 
-    # Agents ask in many small steps; without an index each is a point, with one each third shows the same.
-    for place, point in list(enumerate(points, 1))[:: 3 if agentic and indexed else 1]:
+    for place in places_to_kill(points, every=every):
         folder = fresh(f"killed-{place}")
         assert summarise_in_child(folder, place, agentic=agentic, indexed=indexed) == []
         held = asyncio.run(finish(folder, agentic=agentic, indexed=indexed))
-        assert held == (untouched if point == "before append" else undisturbed), f"killed {point}, step {place}"
+        assert held == (untouched if place == 1 else undisturbed), f"killed {points[place - 1]}, step {place}"
         shutil.rmtree(folder)

@@ -14,6 +14,7 @@ from reme_core import ReMe
 from reme_core.errors import ConfigurationError, SchemaVersionError, StoreAccessError
 from reme_core.schema import Scope
 from reme_core.stores.postgres import migrate as migrating
+from reme_core.stores.postgres.adapter_tables import OF_SCOPE, OF_SPACE
 from reme_core.stores.postgres.admin import database_facts, migrate_database, planned_migrations
 from reme_core.stores.postgres.database import PostgresDatabase
 from reme_core.stores.postgres.settings import ServerSettings
@@ -22,7 +23,11 @@ from reme_core.text import TERMS_VERSION
 from tests.support.postgres_server import ROLE, TestServer
 
 ANNA = Scope(memory_space="space", user_id="anna")
-SPREAD_BY = {"row_changes": "owner", "item_namespaces": "memory_space", "items": "memory_space"}
+SPREAD_BY = {
+    "row_changes": "owner",
+    **dict.fromkeys(("item_namespaces", "items", "item_vectors", "new_vectors", *OF_SPACE), "memory_space"),
+    **dict.fromkeys(OF_SCOPE, "erased_with"),
+}
 # Small ones that every machine of a spread database would hold a copy of.
 COPIED = {"meta", "migrations", "scopes", "last_writes"}
 
@@ -211,4 +216,4 @@ async def test_each_table_is_walled_and_has_what_it_is_spread_by_in_every_key(
     for table, columns in keys:
         name = table.removeprefix("reme.")
         if name not in COPIED:
-            assert SPREAD_BY.get(name, "memory_space" if name == "item_vectors" else "scope") in columns, name
+            assert SPREAD_BY.get(name, "scope") in columns, name

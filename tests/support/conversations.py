@@ -59,6 +59,16 @@ HUGE = st.builds(
     st.integers(1_000, 20_000),
 )
 
+SAID = st.lists(TEXTS, min_size=1, max_size=5)
+CALLED_WITH = st.lists(ARGUMENTS, min_size=1, max_size=3)
+RETURNED = st.lists(OUTPUTS, min_size=1, max_size=5)
+LONG = st.lists(HUGE, max_size=2)
+KINDS = st.sampled_from(["text", "text", "text", "image", "file"])
+IMAGES = st.sampled_from(["https://example.com/a.png", "data:image/png;base64,AAAA"])
+CAPTIONS = st.none() | SHORT
+FILES = st.sampled_from(["https://example.com/a.pdf", "data:application/pdf;base64,AAAA"])
+FILE_NAMES = st.none() | st.just("报告.pdf")
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -106,50 +116,52 @@ def prompts(tokens: int) -> st.SearchStrategy[str]:
     return st.integers(0, tokens * 4).map(lambda size: ("You are helpful. " * (size // 17 + 1))[:size])
 
 
-def _blocks(texts: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[ContentBlock, ...]]:
-    """Give parts of a user's message, at least one that says something."""
-    image = st.builds(
-        ImageBlock,
-        url=st.sampled_from(["https://example.com/a.png", "data:image/png;base64,AAAA"]),
-        caption=st.none() | SHORT,
-    )
-    file = st.builds(
-        FileBlock,
-        url=st.sampled_from(["https://example.com/a.pdf", "data:application/pdf;base64,AAAA"]),
-        name=st.none() | st.just("报告.pdf"),
-    )
-    text = st.builds(TextBlock, text=texts)
-    parts: st.SearchStrategy[ContentBlock] = text | text | text | image | file
-    return st.lists(parts, min_size=1, max_size=3).map(_saying)
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """What the parts of one conversation are drawn from: a few values, as drawing each anew takes most of a test."""
+
+    texts: st.SearchStrategy[str]
+    arguments: st.SearchStrategy[dict[str, JsonValue] | str]
+    outputs: st.SearchStrategy[str]
 
 
-def _saying(blocks: Sequence[ContentBlock]) -> tuple[ContentBlock, ...]:
+def _pool(texts: Sequence[str], arguments: Sequence[dict[str, JsonValue] | str], outputs: Sequence[str]) -> _Pool:
+    return _Pool(st.sampled_from(texts), st.sampled_from(arguments), st.sampled_from(outputs))
+
+
+def _block(draw: st.DrawFn, pool: _Pool) -> ContentBlock:
+    match draw(KINDS):
+        case "image":
+            return ImageBlock(url=draw(IMAGES), caption=draw(CAPTIONS))
+        case "file":
+            return FileBlock(url=draw(FILES), name=draw(FILE_NAMES))
+    return TextBlock(text=draw(pool.texts))
+
+
+def _blocks(draw: st.DrawFn, pool: _Pool) -> tuple[ContentBlock, ...]:
+    """Draw parts of a user's message, at least one that says something."""
+    blocks = tuple(_block(draw, pool) for _ in range(draw(st.integers(1, 3))))
     if any(block.type != "text" or block.text.strip() for block in blocks):
-        return tuple(blocks)
+        return blocks
     return (*blocks, TextBlock(text="go on"))
 
 
-@st.composite
-def _steps(draw: st.DrawFn, outputs: st.SearchStrategy[str]) -> Step:
+def _step(draw: st.DrawFn, pool: _Pool) -> Step:
     said = list[ContentBlock]()
     if draw(st.booleans()):
-        said.append(OtherBlock(kind="thinking", data={"thinking": draw(TEXTS), "signature": "c2lnbmVk"}))
+        said.append(OtherBlock(kind="thinking", data={"thinking": draw(pool.texts), "signature": "c2lnbmVk"}))
     if draw(st.booleans()):
-        said.append(TextBlock(text=draw(TEXTS)))
-    calls = draw(st.lists(st.tuples(TOOLS, ARGUMENTS), min_size=1, max_size=4))
+        said.append(TextBlock(text=draw(pool.texts)))
+    calls = tuple((draw(TOOLS), draw(pool.arguments)) for _ in range(draw(st.integers(1, 4))))
     late = draw(st.integers(0, len(calls))) if draw(st.integers(0, 4)) == 0 else 0
-    answers = tuple(draw(outputs) for _ in calls)
-    return Step(said=tuple(said), calls=tuple(calls), outputs=answers, together=draw(st.booleans()), late=late)
+    answers = tuple(draw(pool.outputs) for _ in calls)
+    return Step(said=tuple(said), calls=calls, outputs=answers, together=draw(st.booleans()), late=late)
 
 
-def _turns(texts: st.SearchStrategy[str], outputs: st.SearchStrategy[str]) -> st.SearchStrategy[Turn]:
-    return st.builds(
-        Turn,
-        name=NAMES,
-        asked=_blocks(texts),
-        steps=st.lists(_steps(outputs), max_size=3).map(tuple),
-        answer=texts.map(lambda text: text if text.strip() else "done"),
-    )
+def _turn(draw: st.DrawFn, pool: _Pool) -> Turn:
+    name, asked, answer = draw(NAMES), _blocks(draw, pool), draw(pool.texts)
+    steps = tuple(_step(draw, pool) for _ in range(draw(st.integers(0, 3))))
+    return Turn(name=name, asked=asked, steps=steps, answer=answer if answer.strip() else "done")
 
 
 @st.composite
@@ -158,9 +170,12 @@ def _conversations(draw: st.DrawFn, least: int, most: int) -> list[Message]:
     writer = _Writer()
     for _ in range(min(draw(st.integers(0, 2)), count - 1)):
         writer.add("system", (TextBlock(text=draw(ENGLISH)),))
-    turns = draw(st.lists(_turns(TEXTS, OUTPUTS), min_size=1, max_size=3))
-    huge = draw(st.none() | st.tuples(st.integers(0, 3), _turns(TEXTS | HUGE, OUTPUTS | HUGE)))
-    last, answered = draw(_turns(TEXTS | HUGE, OUTPUTS | HUGE)), draw(st.none() | st.integers(0, 3))
+    texts, arguments, outputs, long = draw(SAID), draw(CALLED_WITH), draw(RETURNED), draw(LONG)
+    pool = _pool(texts, arguments, outputs)
+    wide = _pool([*texts, *long], arguments, [*outputs, *long])
+    turns = [_turn(draw, pool) for _ in range(draw(st.integers(1, 3)))]
+    huge = (draw(st.integers(0, 3)), _turn(draw, wide)) if draw(st.booleans()) else None
+    last, answered = _turn(draw, wide), draw(st.none() | st.integers(0, 3))
     room = count - len(writer.messages)
     ends = last.size <= room
     room -= last.size if ends else 0

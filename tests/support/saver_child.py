@@ -1,4 +1,4 @@
-"""A process that puts checkpoints, each with one message more, until it is killed: python -m … FILE THREAD.
+"""A process that puts checkpoints, each with one message more, until it is killed: python -m … FILE_OR_URL THREAD.
 
 It prints the number of each one after it is on disk.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import HumanMessage
@@ -17,7 +16,7 @@ from langgraph.checkpoint.base.id import uuid6
 from reme_langchain import ReMeSaver
 
 
-async def put_for_ever(path: Path, thread: str) -> None:
+async def put_for_ever(path: str, thread: str) -> None:
     saver = ReMeSaver.from_path(path, synchronous="NORMAL")
     at: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
     messages: list[HumanMessage] = []
@@ -33,4 +32,4 @@ async def put_for_ever(path: Path, thread: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(put_for_ever(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(put_for_ever(sys.argv[1], sys.argv[2]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -39,6 +39,11 @@ class Steps:
         result = await work
         self.point(f"after {name}")
         return result
+
+
+def places_to_kill(points: Sequence[str], *, every: bool) -> list[int]:
+    """Return the places, from 1, of points at which to end a process: of all, or of the first of each name."""
+    return list(range(1, len(points) + 1)) if every else [points.index(name) + 1 for name in dict.fromkeys(points)]
 
 
 _STEPPED = {

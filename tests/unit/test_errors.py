@@ -9,6 +9,7 @@ import pytest
 from reme_core import errors
 from reme_core.errors import (
     DimensionMismatchError,
+    EmbeddingModelMismatchError,
     MemoryNotFoundError,
     MissingExtraError,
     ModelOutputError,
@@ -25,6 +26,7 @@ MADE: list[ReMeError] = [
     MissingExtraError(library="qdrant_client", extra="qdrant", wanted_for="QdrantIndex"),
     MemoryNotFoundError(["a", "b"]),
     DimensionMismatchError(expected=3, found=4, what="the vector"),
+    EmbeddingModelMismatchError(expected="old", found="new", what="the vector"),
     ModelOutputError("bad", raw="{"),
     PartialFailureError("half", done=(1, 2), failures=[ModelUnavailableError("down")]),
 ]

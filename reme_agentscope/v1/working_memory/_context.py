@@ -24,7 +24,7 @@ import reme_core
 from reme_agentscope._shared.recorded_text import is_injection
 from reme_agentscope.v1.messages import from_agentscope, to_agentscope
 from reme_agentscope.v1.working_memory._contents import fields_of
-from reme_agentscope.v1.working_memory._memory_file import MEMORY_SPACE, MessageFile, file_of
+from reme_agentscope.v1.working_memory._memory_file import MEMORY_SPACE, MessageFile, place_of
 from reme_agentscope.v1.working_memory._memory_state import HINT, Entry, bears
 from reme_core import ContextLimits, EventLoopThread, Message, working
 from reme_core.errors import InvalidInputError, ReMeError
@@ -32,7 +32,7 @@ from reme_core.schema import Scope
 from reme_core.schema.plain import clean_text
 
 if TYPE_CHECKING:
-    from reme_core import LocalStore, ReMe
+    from reme_core import ReMe
 
 _LOG = logging.getLogger("reme_agentscope")
 
@@ -170,8 +170,7 @@ class TalkContext:
         is_usable = _SESSION.fullmatch(session_id) is not None
         self._session_id = session_id if is_usable else hashlib.sha256(session_id.encode()).hexdigest()
         self._make: type[ReMe] = reme_core.ReMe  # loaded here and not with this module
-        self._own: LocalStore | None = None
-        self._opened: tuple[LocalStore, ReMe] | None = None
+        self._own: ReMe | None = None
 
     def shown(self, entries: Sequence[Entry]) -> list[Msg]:
         """Return the messages as they are to be sent: the same objects, but where one is shortened."""
@@ -220,32 +219,26 @@ class TalkContext:
         request = working.PieceRequest(
             handle=reference, pattern=query, offset=offset, most_bytes=self._limits.recent_bytes
         )
-        return await working.reload_piece(self._ports().store, self._scope, request)
+        return await working.reload_piece(self._memory().store, self._scope, request)
 
     async def close(self) -> None:
         """Close what was opened here."""
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened[1].close(finish_jobs=False)
         own, self._own = self._own, None
         if own is not None:
-            await own.close()
+            await own.close(finish_jobs=False)
 
     def _ports(self) -> working.WorkingPorts:
         """Return what the core works on: a memory without a model, since to learn is the long-term memory's work."""
-        store = self._store()
-        if self._opened is None or self._opened[0] is not store:
-            folder = Path(store.database.path).parent
-            self._opened = store, self._make(MEMORY_SPACE, folder, llm=None, embedding=None, vector_store=store)
-        return replace(self._opened[1].working, model=self._model, ledger=self._forms.ledger)
+        return replace(self._memory().working, model=self._model, ledger=self._forms.ledger)
 
-    def _store(self) -> LocalStore:
+    def _memory(self) -> ReMe:
         if self._file is not None:
-            return self._file.store
+            return self._file.memory
         if self._own is None:
             folder = tempfile.mkdtemp(prefix="reme-")
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            self._own = reme_core.LocalStore(file_of(Path(folder)))
+            place, store = place_of(Path(folder))
+            self._own = self._make(MEMORY_SPACE, place, llm=None, embedding=None, vector_store=store)
         return self._own
 
 

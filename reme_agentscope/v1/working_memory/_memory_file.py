@@ -1,4 +1,4 @@
-"""The messages of one session in the file of the memories: a row each, written when it is new or has changed."""
+"""The messages of one session, in the file or database of the memories: a row each, written when new or changed."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ from reme_core.errors import InvalidInputError
 from reme_core.schema import Scope, make_scope
 
 if TYPE_CHECKING:
-    from sqlite3 import Connection
-
-    from reme_core import LocalStore
+    from reme_core import ReMe, SqlConnection, SqlDatabase
 
 MEMORY_SPACE = "default"
 
 _FILE = "memory.db"
 _FILES = frozenset({".db", ".sqlite", ".sqlite3"})
+_SERVERS = ("postgresql://", "postgres://")
 # `erased_with`: the scope whose end is that of the row. `version`: another one after each write.
 # `has_left`: no longer in the memory, and kept for being looked up.
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS agentscope_sessions (
         id INTEGER PRIMARY KEY AUTOINCREMENT, erased_with INTEGER NOT NULL, memory_space TEXT NOT NULL,
-        user TEXT NOT NULL, name TEXT NOT NULL, summary BLOB NOT NULL, version INTEGER NOT NULL,
+        "user" TEXT NOT NULL, name TEXT NOT NULL, summary BLOB NOT NULL, version INTEGER NOT NULL,
         UNIQUE (memory_space, user, name))""",
     """CREATE TABLE IF NOT EXISTS agentscope_messages (
         position INTEGER PRIMARY KEY AUTOINCREMENT, erased_with INTEGER NOT NULL, session INTEGER NOT NULL,
@@ -86,27 +85,32 @@ class FileContents:
 class MessageFile:
     """The rows of one session of one user. Opens with the first call, again after `close`."""
 
-    def __init__(self, location: Path, *, scope: Scope, session_id: str) -> None:
+    def __init__(self, location: Path | str, *, scope: Scope, session_id: str) -> None:
         """Check the names; nothing is opened.
 
         Raises:
             InvalidInputError: A name that can't be one.
         """
-        self._path = file_of(location)
+        self._location = location
         self._key = _Key(scope=scope, session=check_session(session_id))
-        self._make: type[LocalStore] = reme_core.LocalStore  # loaded here and not with this module
-        self._store: LocalStore | None = None
+        self._make: type[ReMe] = reme_core.ReMe  # loaded here and not with this module
+        self._memory: ReMe | None = None
 
     @property
-    def store(self) -> LocalStore:
-        """The file, for what else is to be kept beside the messages."""
-        if self._store is None:
-            self._store = self._make(self._path)
-        return self._store
+    def memory(self) -> ReMe:
+        """The memory that lies there, for what else is to be kept beside the messages. It has no models."""
+        if self._memory is None:
+            folder, store = place_of(self._location)
+            self._memory = self._make(MEMORY_SPACE, folder, llm=None, embedding=None, vector_store=store)
+        return self._memory
+
+    @property
+    def _database(self) -> SqlDatabase:
+        return self.memory.database
 
     async def version(self) -> int | None:
         """Return the version of the session, None where nothing of it is kept."""
-        return await self.store.database.read(partial(_version, key=self._key))
+        return await self._database.read(partial(_version, key=self._key), within=self._key.scope)
 
     def save(self, known: FileState, contents: FileContents, *, keep_removed: bool = False) -> Future[SavedState]:
         """Begin to write what differs from what is known; it is on disk when the future has its result.
@@ -114,28 +118,39 @@ class MessageFile:
         What others have written in between stays, and comes back. Removed rows may stay, out of the memory.
         """
         changes = _changes(known.rows, contents)  # the write touches no message any more: it runs in a thread
-        return self.store.database.submit_write(
-            partial(
-                _save,
-                key=self._key,
-                known=known,
-                changes=changes,
-                new_summary=contents.summary,
-                keep_removed=keep_removed,
-            )
+        work = partial(
+            _save,
+            key=self._key,
+            known=known,
+            changes=changes,
+            new_summary=contents.summary,
+            keep_removed=keep_removed,
         )
+        return self._database.submit_write(work, within=self._key.scope)
 
     async def close(self) -> None:
-        """Close the file."""
-        store, self._store = self._store, None
-        if store is not None:
-            await store.close()
+        """Close the file, or the connections."""
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            await memory.close(finish_jobs=False)
 
 
 def file_of(location: Path) -> Path:
     """Return the file of a location: itself if it is a file by its ending or in fact, else the one in that folder."""
     path = Path(location).expanduser()
     return path if path.suffix in _FILES or path.is_file() else path / _FILE
+
+
+def place_of(location: Path | str) -> tuple[Path, dict[str, object]]:
+    """Return the folder of a location, and the settings of the store that lies there, or in the database it names."""
+    if isinstance(location, str) and location.startswith(_SERVERS):
+        return Path(".reme"), {"backend": "postgres", "url": location}
+    path = Path(location)
+    if path.parts[:1] in {("postgresql:",), ("postgres:",)}:
+        msg = "location: a URL is a text; as a Path it is no URL any more"
+        raise InvalidInputError(msg)
+    path = file_of(path)
+    return path.parent, {"backend": "local_file", "path": path}
 
 
 def scope_of(user_id: str | None, *, shared: bool) -> Scope:
@@ -177,29 +192,29 @@ class _Changes:
         self.removed_ids.extend(row.message_id for row in rows)
 
 
-def _version(connection: Connection, *, key: _Key) -> int | None:
-    if not _has_tables(connection):
+def _version(connection: SqlConnection, *, key: _Key) -> int | None:
+    if connection.dialect.is_file and not _has_tables(connection):
         return None
     found = _session(connection, key)
     return None if found is None else found[2]
 
 
-def _has_tables(connection: Connection) -> bool:
+def _has_tables(connection: SqlConnection) -> bool:
     query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'agentscope_messages'"
     return connection.execute(query).fetchone() is not None
 
 
-def _session(connection: Connection, key: _Key) -> tuple[int, str, int] | None:
+def _session(connection: SqlConnection, key: _Key) -> tuple[int, str, int] | None:
     """Return number, summary and version of a session."""
     row = connection.execute(
-        "SELECT id, summary, version FROM agentscope_sessions WHERE memory_space = ? AND user = ? AND name = ?",
+        'SELECT id, summary, version FROM agentscope_sessions WHERE memory_space = ? AND "user" = ? AND name = ?',
         (key.scope.memory_space, key.scope.user_id, key.session),
     ).fetchone()
     return None if row is None else (int(row[0]), _text(row[1]), int(row[2]))
 
 
 def _save(
-    connection: Connection,
+    connection: SqlConnection,
     *,
     key: _Key,
     known: FileState,
@@ -207,7 +222,7 @@ def _save(
     new_summary: str,
     keep_removed: bool,
 ) -> SavedState:
-    if not _has_tables(connection):
+    if connection.dialect.is_file and not _has_tables(connection):
         for table in _TABLES:
             connection.execute(table)
     found = _session(connection, key)
@@ -217,7 +232,7 @@ def _save(
         return _seen(connection, found) if is_foreign else SavedState(known=known)
     if found is None and not (new_summary or (changes and changes.added)):
         return _seen(connection, None)  # it was erased meanwhile, and nothing has come since
-    scope_number = reme_core.Database.number_of(connection, key.scope)
+    scope_number = connection.dialect.number_of(connection, key.scope)
     if found is None:
         found = (_begin(connection, key, scope_number), "", 0)
     session = found[0]
@@ -235,17 +250,23 @@ def _save(
     return SavedState(known=FileState(version=version, summary=summary, rows=_rows_after(known, changes, positions)))
 
 
-def _begin(connection: Connection, key: _Key, scope_number: int) -> int:
+def _begin(connection: SqlConnection, key: _Key, scope_number: int) -> int:
     (made,) = connection.execute(
-        "INSERT INTO agentscope_sessions (erased_with, memory_space, user, name, summary, version)"
-        " VALUES (?, ?, ?, ?, x'', 0) RETURNING id",
-        (scope_number, key.scope.memory_space, key.scope.user_id, key.session),
+        'INSERT INTO agentscope_sessions (erased_with, memory_space, "user", name, summary, version)'
+        " VALUES (?, ?, ?, ?, ?, 0) RETURNING id",
+        (scope_number, key.scope.memory_space, key.scope.user_id, key.session, b""),
     ).fetchone()
     return int(made)
 
 
 def _apply(
-    connection: Connection, changes: _Changes, session: int, scope_number: int, there: set[bytes], *, keep_removed: bool
+    connection: SqlConnection,
+    changes: _Changes,
+    session: int,
+    scope_number: int,
+    there: set[bytes],
+    *,
+    keep_removed: bool,
 ) -> list[int]:
     """Write changes, and return the places of what was added: not what somebody else has added, the ids `there`."""
     removed = [(position, session) for position in changes.removed]
@@ -260,24 +281,18 @@ def _apply(
         [(body, position, session) for position, body in changes.changed],
     )
     there = there - {_bytes(name) for name in changes.removed_ids}
-    positions: list[int] = []
-    for message_id, body in changes.added:
-        if _bytes(message_id) in there:
-            continue
-        cursor = connection.execute(
-            "INSERT INTO agentscope_messages (erased_with, session, message_id, body) VALUES (?, ?, ?, ?)",
-            (scope_number, session, _bytes(message_id), body),
-        )
-        positions.append(int(cursor.lastrowid or 0))
-    return positions
+    added = [(_bytes(message_id), body) for message_id, body in changes.added]
+    rows = [(scope_number, session, name, body) for name, body in added if name not in there]
+    columns = ("erased_with", "session", "message_id", "body")
+    return list(connection.dialect.insert_many(connection, "agentscope_messages", "position", columns, rows))
 
 
-def _ids_there(connection: Connection, session: int) -> set[bytes]:
+def _ids_there(connection: SqlConnection, session: int) -> set[bytes]:
     query = "SELECT message_id FROM agentscope_messages WHERE session = ? AND has_left = 0"
     return {row[0] for row in connection.execute(query, (session,))}
 
 
-def _seen(connection: Connection, found: tuple[int, str, int] | None) -> SavedState:
+def _seen(connection: SqlConnection, found: tuple[int, str, int] | None) -> SavedState:
     """Return all that lies there."""
     if found is None:
         return SavedState(known=FileState(), bodies=())

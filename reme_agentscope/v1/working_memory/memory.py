@@ -60,7 +60,7 @@ class ReMeMemory(ClosedAtEnd, InMemoryMemory):
         keep_recent: int = 3,
         model: ChatModelBase | None = None,
         long_term_memory: LongTermMemoryBase | None = None,
-        location: Path | None = None,
+        location: Path | str | None = None,
         session_id: str = "default",
         user_id: str | None = None,
         shared: bool = False,
@@ -75,8 +75,8 @@ class ReMeMemory(ClosedAtEnd, InMemoryMemory):
             keep_recent: So many of the newest messages stay when others leave, if the budget holds them.
             model: Writes the summaries; without one they quote what was said.
             long_term_memory: Is handed what leaves, before it does: the agent's `record` no longer sees it.
-            location: A folder, or a file ending in .db, .sqlite or .sqlite3; it may be that of a `ReMe`. None: the
-                memory ends with the process.
+            location: A folder, or a file ending in .db, .sqlite or .sqlite3, or the URL of a database of PostgreSQL; it
+                may be that of a `ReMe`. None: the memory ends with the process.
             session_id: Whose messages these are, among those of the user.
             user_id: Nobody sees another one's messages, whatever the session. None: the user `default`.
             shared: The shared scope of the memory space, in place of a user.

@@ -6,7 +6,14 @@ wrong with arguments is told in our words; the SDK's `MCPServer` does neither.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from reme_core.lazy_names import lazy_names
 from reme_core.serve.mcp.options import McpOptions as McpOptions
 from reme_core.serve.mcp.options import Profile as Profile
-from reme_core.serve.mcp.routes import mcp_routes as mcp_routes
-from reme_core.serve.mcp.server import make_server as make_server
+
+if TYPE_CHECKING:
+    from reme_core.serve.mcp.routes import mcp_routes as mcp_routes
+    from reme_core.serve.mcp.server import make_server as make_server
+else:  # the SDK takes most of a second; the options are read, and refused, without it
+    __getattr__, __dir__ = lazy_names(__name__, {"routes": "mcp_routes", "server": "make_server"})

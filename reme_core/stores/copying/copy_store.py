@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Literal
 
 from reme_core.errors import ConflictError, CorruptDataError
-from reme_core.ports import IndexedBy
 from reme_core.ports.items import SERVICE_SPACE
 from reme_core.schema import Scope
 from reme_core.stores.copying.read_rows import Batch, Digests, ItemsOf, TableDigest, Unit, digests_of, passed
@@ -30,9 +29,9 @@ from reme_core.stores.copying.stores_as_rows import (
 )
 from reme_core.stores.copying.tables import NAMED
 from reme_core.stores.copying.write_rows import Numbers, write_items, write_scope
-from reme_core.stores.sql.bookkeeping import claim_dimension, put_once
+from reme_core.stores.sql.bookkeeping import put_once
 from reme_core.stores.sql.connection import SqlConnection, SqlDatabase
-from reme_core.stores.sql.items.item_rows import claim_index
+from reme_core.stores.sql.embedding_record import claim_embedding, read_record
 
 Progress = Callable[[int], None]
 _TOLD = 20
@@ -284,17 +283,8 @@ class _Copy:
 
 
 def _take_settings(connection: SqlConnection, settings: Mapping[str, str]) -> None:
-    if "dimension" in settings:
-        claim_dimension(connection, int(settings["dimension"]), "the vectors of the source")
-    if "items_index" in settings:
-        wanted = IndexedBy(**json.loads(settings["items_index"]))
-        found = claim_index(connection, wanted)
-        if found != wanted:
-            msg = (
-                f"items of the source are embedded by {wanted.model!r} ({wanted.dimension} dimensions), of the target"
-                f" by {found.model!r} ({found.dimension}): copy into another store"
-            )
-            raise ConflictError(msg)
+    for space, made in settings.items():
+        claim_embedding(connection, space, read_record(made), f"the vectors of space {space!r} of the source")
 
 
 def _set_aside(connection: SqlConnection, mark: str, highest: Mapping[str, int]) -> Mapping[str, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -19,17 +18,15 @@ from reme_core.schema import Scope
 from reme_core.stores.copying.read_rows import Batch, Unit, adapter_tables, read_items, read_scope
 from reme_core.stores.copying.tables import ITEMS, OF_SCOPES
 from reme_core.stores.sql.connection import Boundary, SqlConnection, Work
+from reme_core.stores.sql.embedding_record import find_embedding, write_record
 
 T = TypeVar("T")
-
-SETTINGS = ("dimension", "items_index")
-"""What is recorded for a whole store, and has to be the same in a copy."""
 
 _NOT_ADAPTERS = frozenset(
     {
         *(table.name for table in (*OF_SCOPES, ITEMS)),
-        *("meta", "scopes", "item_namespaces", "item_vectors", "row_changes", "row_digests", "scope_files"),
-        *("migrations", "last_writes", "offload_words"),
+        *("meta", "scopes", "item_namespaces", "item_vectors", "new_vectors", "row_changes", "row_digests"),
+        *("scope_files", "migrations", "last_writes", "offload_words"),
         "langgraph_meta",  # a key and a version, which each store has of its own
     }
 )
@@ -56,7 +53,7 @@ class Survey:
         spaces: Its memory spaces.
         scopes: Its scopes, and the messages and memories of each, in order.
         highest: The highest number of a row, by table.
-        settings: Of `SETTINGS`, those that it has.
+        settings: What made the vectors of each space that has some; it has to be the same in a copy.
         of_adapters: Tables of adapters that hold something.
     """
 
@@ -115,13 +112,15 @@ class StoreRows(Generic[D]):
         scopes: dict[Scope, int] = {}
         highest: dict[str, int] = {}
         adapters: set[str] = set()
+        settings: dict[str, str] = {}
         for space in spaces:
             found = await self.database.read(partial(_scopes, space=space), within=space)
             numbers = await self.database.read(_highest, within=space)
             scopes |= {scope: rows for scope, rows in found.items() if chosen.user_id in {None, scope.user_id}}
             highest = {table: max(number, highest.get(table, 0)) for table, number in numbers.items()}
             adapters |= set(await self.database.read(_of_adapters, within=space))
-        settings = await self.database.read(_settings, within=None)
+            made = await self.database.read(partial(find_embedding, memory_space=space), within=space)
+            settings |= {} if made is None else {space: write_record(made)}
         of_adapters = tuple(sorted(adapters))
         return Survey(spaces=spaces, scopes=scopes, highest=highest, settings=settings, of_adapters=of_adapters)
 
@@ -206,13 +205,6 @@ def _highest(connection: SqlConnection) -> dict[str, int]:
             query = f"SELECT max({table.number}) FROM {table.name}"  # noqa: S608  # names of ours
             highest[table.name] = int(connection.execute(query).fetchone()[0] or 0)
     return highest
-
-
-def _settings(connection: SqlConnection) -> dict[str, str]:
-    rows = connection.execute(
-        "SELECT key, value FROM meta WHERE key IN (SELECT value FROM json_each(?))", (json.dumps(SETTINGS),)
-    )
-    return dict(rows.fetchall())
 
 
 def _of_adapters(connection: SqlConnection) -> tuple[str, ...]:

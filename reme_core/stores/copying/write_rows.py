@@ -14,7 +14,8 @@ from reme_core.stores.copying.tables import ITEMS, CopiedTable, Row, Value
 from reme_core.stores.sql.bookkeeping import ITEMS as ITEM_LAYER
 from reme_core.stores.sql.bookkeeping import Layer, begin_anew, enter_scope
 from reme_core.stores.sql.connection import SqlConnection, WordTable
-from reme_core.stores.sql.items.item_rows import item_dimension, make_namespace
+from reme_core.stores.sql.embedding_record import find_embedding
+from reme_core.stores.sql.items.item_rows import make_namespace
 from reme_core.text import segment_passages, terms
 
 
@@ -159,20 +160,25 @@ def write_items(
     where, sums = f"items of space {items.memory_space!r}", Digests(of_rows=merges)
     held = _held(read_items(connection, items, scopes), where, merges=merges)
     namespaces: dict[str, int] = {}
+    made = find_embedding(connection, items.memory_space)
+    size = 0 if made is None else 4 * made.dimension
     for table, rows in batches:
         sums.add(table, rows)
         for row in fresh_rows(table, rows, held, numbers, where) if merges else rows:
             path = str(row[7])
             if path not in namespaces:
                 namespaces[path] = make_namespace(connection, items.memory_space, path)
-            _insert_item(connection, row, namespaces[path], numbers, scopes)
+            item = _insert_item(connection, row, namespaces[path], numbers, scopes)
+            _insert_vectors(connection, item, row[-1], size)
     for number in namespaces.values():
         begin_anew(connection, number, ITEM_LAYER)
     return sums
 
 
-def _insert_item(connection: SqlConnection, row: Row, ns: int, numbers: Numbers, scopes: Mapping[Scope, int]) -> None:
-    _, key, created, updated, expires, ttl, value, _, memory_id, memory_of, owner, vectors = row
+def _insert_item(
+    connection: SqlConnection, row: Row, ns: int, numbers: Numbers, scopes: Mapping[Scope, int]
+) -> int | None:
+    _, key, created, updated, expires, ttl, value, _, memory_id, memory_of, owner, _ = row
     item = numbers.of(ITEMS.name, row[0])
     memory = None
     if memory_id is not None:
@@ -186,9 +192,14 @@ def _insert_item(connection: SqlConnection, row: Row, ns: int, numbers: Numbers,
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (item, ns, key, created, updated, expires, ttl, memory, value, erased_with),
     )
+    return item
+
+
+def _insert_vectors(connection: SqlConnection, item: int | None, vectors: Value, size: int) -> None:
+    """Insert the vectors of an item, which came in one piece; `size` is that of one of them."""
     if isinstance(vectors, bytes):
-        size = 4 * (item_dimension(connection) or 0) or len(vectors)
-        pieces = [(item, vectors[start : start + size]) for start in range(0, len(vectors), size)]
+        step = size or len(vectors)
+        pieces = [(item, vectors[start : start + step]) for start in range(0, len(vectors), step)]
         connection.executemany("INSERT INTO item_vectors (item, data) VALUES (?, ?)", pieces)
 
 

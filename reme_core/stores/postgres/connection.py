@@ -15,6 +15,7 @@ from psycopg.sql import Literal as Quoted
 from reme_core.schema import Scope
 from reme_core.stores.postgres.settings import ServerSettings
 from reme_core.stores.postgres.translate import bound, translate
+from reme_core.stores.sql.connection import SpacePart
 
 if TYPE_CHECKING:
     from reme_core.stores.sql.connection import Boundary, Dialect
@@ -61,17 +62,24 @@ class Beginning:
         match self.within:
             case Scope():
                 values |= {"space": self.within.memory_space, "user_name": self.within.user_id}
+            case SpacePart():
+                values |= {"space": self.within.memory_space}
             case str():
                 values |= {"space": self.within}
         return values if self.kind == "read" else {**values, **self._locks()}
 
     def _locks(self) -> dict[str, int]:
-        """Scopes are written to one by one, and side by side with others; items by one writer of their space."""
+        """Scopes are written to one by one, and side by side with others; items by one writer of their space.
+
+        A part of a space has rows of its own, that neither of them writes to: erasures apart, which lock its rows.
+        """
         schema = self.settings.schema
         match self.within:
             case Scope():
                 space, user = self.within.memory_space, self.within.user_id
                 return {"shared_lock": lock_number(schema, space), "own_lock": lock_number(schema, space, user)}
+            case SpacePart(space, name):
+                return {"own_lock": lock_number(schema, space, "part", name)}
             case str():
                 return {"own_lock": lock_number(schema, self.within)}
         return {"own_lock": lock_number(schema)}

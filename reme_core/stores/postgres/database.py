@@ -25,6 +25,7 @@ from psycopg.pq import TransactionStatus
 from reme_core.errors import SchemaVersionError, StoreClosedError, StoreError, StoreUnavailableError
 from reme_core.schema import new_id
 from reme_core.stores.postgres.connection import Beginning, Kind, PgConnection, RawConnection, lock_number
+from reme_core.stores.postgres.erasure import note_file
 from reme_core.stores.postgres.failures import is_clash, is_lost, is_overtaken, mapped_errors
 from reme_core.stores.postgres.migrate import open_schema
 from reme_core.stores.postgres.pool import ConnectionPool
@@ -32,7 +33,10 @@ from reme_core.stores.postgres.settings import ServerSettings
 from reme_core.text import terms
 
 if TYPE_CHECKING:
-    from reme_core.stores.sql.connection import Boundary, Dialect, Work
+    from pathlib import Path
+
+    from reme_core.schema import Scope
+    from reme_core.stores.sql.connection import Boundary, Dialect, SqlConnection, Work
 
 T = TypeVar("T")
 
@@ -120,6 +124,12 @@ class PostgresDatabase:
     def path(self) -> str:
         """The place, without password."""
         return self._settings.shown
+
+    @staticmethod
+    def note_file(connection: SqlConnection, scope: Scope, path: Path) -> None:
+        """Note, within a `write`, a file or folder of this machine that is removed together with a scope."""
+        connection.dialect.number_of(connection, scope)
+        note_file(connection, scope, path)
 
     async def read(self, work: Work[T], *, within: Boundary) -> T:
         """Run work in one snapshot; it can write nothing."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Final, cast
+from typing import ClassVar, Final, cast
 
 import numpy as np
 from psycopg.errors import InsufficientPrivilege
@@ -30,6 +30,17 @@ _WORDS_OF = {
 
 class PostgresDialect:
     """The `Dialect` of PostgreSQL; see its namesakes there."""
+
+    is_file: ClassVar[bool] = False
+
+    def number_of(self, connection: Statements, scope: Scope) -> int:
+        """Look it up and hold its row, or make it; again where others have made or erased it in between."""
+        name = (scope.memory_space, scope.user_id)
+        while True:
+            for statement in (_HELD_SCOPE, _NEW_SCOPE):
+                found = connection.execute(statement, name).fetchone()
+                if found is not None:
+                    return int(found[0])
 
     def insert_one(self, connection: Statements, statement: str, key: str, values: Sequence[object]) -> int:
         """Insert a row that returns its number."""
@@ -179,6 +190,8 @@ class PostgresDialect:
 
 
 _SOME = 500
+_HELD_SCOPE = "SELECT scope FROM scopes WHERE memory_space = ? AND user_id = ? FOR KEY SHARE"
+_NEW_SCOPE = "INSERT INTO scopes (memory_space, user_id) VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING scope"
 
 
 def _holding(column: str) -> str:

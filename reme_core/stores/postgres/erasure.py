@@ -22,14 +22,14 @@ def erase_rows(connection: SqlConnection, scope: Scope, service_lock: int) -> Er
     number = find_scope(connection, scope)
     if number is None:
         return Erased()
+    # Adapters write in transactions of the whole space: those that name this scope hold its row until they end.
+    connection.execute("SELECT 1 FROM scopes WHERE scope = ? FOR UPDATE", (number,))
+    connection.execute("DELETE FROM new_vectors WHERE scope = ?", (number,))
     items = _remove_items(connection, number)
     connection.execute("SELECT pg_advisory_xact_lock(?)", (service_lock,))  # nobody notes anything more meanwhile
     with connection.dialect.within(connection, SERVICE_SPACE):
         items += _remove_items(connection, number)
-    of_adapters = {
-        name: connection.execute(f'DELETE FROM "{name}" WHERE erased_with = ?', (number,)).rowcount  # noqa: S608
-        for name in _tables_of_adapters(connection)
-    }
+    of_adapters = _erase_of_adapters(connection, number)
     counts = {
         table: connection.execute(f"DELETE FROM {table} WHERE scope = ?", (number,)).rowcount  # noqa: S608  # our names
         for table in SCOPED
@@ -49,14 +49,19 @@ def _remove_items(connection: SqlConnection, number: int) -> int:
     return items
 
 
-def _tables_of_adapters(connection: SqlConnection) -> list[str]:
-    """Return the tables beside ours whose rows go with the scope of a number in a column `erased_with`."""
+def _erase_of_adapters(connection: SqlConnection, number: int) -> dict[str, int]:
+    """Delete the rows of adapters that go with a scope; tell how many each table had, and each view of such rows."""
     rows = connection.execute(
-        "SELECT relname FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid"
-        " WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AND relname <> 'items'"
-        " AND attname = 'erased_with' AND NOT attisdropped ORDER BY relname"
-    )
-    return [str(name).replace('"', '""') for (name,) in rows]
+        "SELECT relname, relkind = 'v' FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid"
+        " WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p', 'v') AND relname <> 'items'"
+        " AND attname = 'erased_with' AND NOT attisdropped ORDER BY relkind = 'v' DESC, relname"
+    ).fetchall()
+    counts = dict[str, int]()
+    for name, is_view in rows:  # views first: they tell of rows that go with those of tables
+        place = str(name).replace('"', '""')
+        what = "SELECT 1 FROM" if is_view else "DELETE FROM"
+        counts[name] = connection.execute(f'{what} "{place}" WHERE erased_with = ?', (number,)).rowcount
+    return counts
 
 
 def note_file(connection: SqlConnection, scope: Scope, path: Path) -> None:

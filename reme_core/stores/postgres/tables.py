@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reme_core.stores.postgres.adapter_tables import ADAPTER_TABLES, OF_SCOPE, OF_SPACE
 from reme_core.text import TERMS_VERSION
 
 
@@ -204,6 +205,10 @@ _TABLES = (
     f"""CREATE TABLE item_vectors (vector {_ID}, item bigint NOT NULL, data bytea NOT NULL, {_OF_SPACE},
         PRIMARY KEY (vector, memory_space))""",
     "CREATE INDEX item_vectors_by_item ON item_vectors (item)",
+    f"""CREATE TABLE new_vectors (
+        kind bigint NOT NULL, row bigint NOT NULL, {_OF_SPACE}, stamp bigint NOT NULL, scope bigint,
+        vector bytea NOT NULL, PRIMARY KEY (kind, row, memory_space))""",
+    "CREATE INDEX new_vectors_by_scope ON new_vectors (scope)",
     f"""CREATE TABLE row_changes (owner bigint NOT NULL, layer bigint NOT NULL, change bigint NOT NULL,
         row bigint NOT NULL, {_OF_SPACE}, PRIMARY KEY (owner, layer, change))""",
 )
@@ -243,9 +248,9 @@ SCOPED = (
 )
 """Tables whose rows are of one scope, by its number in the column `scope`."""
 
-_SPACED = ("item_namespaces", "items", "item_vectors")
+_SPACED = ("item_namespaces", "items", "item_vectors", "new_vectors", *OF_SPACE)
 
-WALLED = ("scopes", "row_changes", *SCOPED, *_SPACED)
+WALLED = ("scopes", "row_changes", *SCOPED, *_SPACED, *OF_SCOPE)
 """All tables with rows of scopes or spaces: row level security binds them, for their owner as well."""
 
 _SPACE = "(SELECT reme_space())"
@@ -269,6 +274,7 @@ def _walls() -> tuple[str, ...]:
         f" ({_WHOLE_SPACE} OR user_id = (SELECT current_setting('reme.user', true)))",
         "row_changes": f"memory_space = {_SPACE} AND (layer = {_ITEMS} OR {_may('owner')})",
         **{table: _may(f"{table}.scope") for table in SCOPED},
+        **{table: _may(f"{table}.erased_with") for table in OF_SCOPE},
         **dict.fromkeys(_SPACED, f"memory_space = {_SPACE}"),
     }
     return tuple(
@@ -289,6 +295,7 @@ MIGRATIONS: tuple[Migration, ...] = (
             *_FUNCTIONS,
             *_TABLES,
             *_TRIGGERS,
+            *ADAPTER_TABLES,
             *_walls(),
             f"INSERT INTO meta VALUES ('terms', '{TERMS_VERSION}')",  # noqa: S608  # ours
         ),

@@ -1,4 +1,4 @@
-"""Bookkeeping of each write beside its rows: numbers of scopes, the log of changes, the dimension.
+"""Bookkeeping of each write beside its rows: numbers of scopes, and the log of changes.
 
 A partition is a layer of a scope, or the items of a namespace. Its changes have numbers of their own, 1, 2, 3 and so on
 without a gap, so that nothing that happens elsewhere in the file is ever looked at to follow it. The newest numbers are
@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from reme_core.errors import DimensionMismatchError
-from reme_core.ports import Vector
 from reme_core.schema import Scope
 from reme_core.stores.sql.connection import SqlConnection, Statements
 
@@ -196,33 +194,6 @@ def insert_row(connection: SqlConnection, table: str, columns: Mapping[str, obje
     return connection.dialect.insert_one(connection, statement, _KEYS[table], tuple(columns.values()))
 
 
-def stored_dimension(connection: Statements) -> int | None:
-    """Return the dimension of the vectors in the file, None while there are none."""
-    row = connection.execute("SELECT value FROM meta WHERE key = 'dimension'").fetchone()
-    return None if row is None else int(row[0])
-
-
-def claim_dimension(connection: Statements, dimension: int, what: str) -> None:
-    """Make this the dimension of the file, if it has none yet.
-
-    Raises:
-        DimensionMismatchError: It has another one.
-    """
-    expected = stored_dimension(connection)
-    if expected is None:
-        put_once(connection, "dimension", str(dimension))
-        expected = stored_dimension(connection) or dimension
-    if expected != dimension:
-        raise DimensionMismatchError(expected=expected, found=dimension, what=what)
-
-
 def put_once(connection: Statements, name: str, value: str) -> None:
     """Record a value that belongs to no scope, unless there is one of this name."""
     connection.execute("INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING", (name, value))
-
-
-def check_dimension(connection: Statements, vector: Vector | None, what: str) -> None:
-    """Refuse a query's vector of another dimension than that of the file (DimensionMismatchError)."""
-    expected = None if vector is None else stored_dimension(connection)
-    if vector is not None and expected is not None and len(vector) != expected:
-        raise DimensionMismatchError(expected=expected, found=len(vector), what=what)

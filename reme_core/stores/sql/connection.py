@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from pydantic import ValidationError
@@ -17,7 +19,16 @@ from reme_core.schema import Scope
 
 T = TypeVar("T")
 
-Boundary: TypeAlias = Scope | str | None
+
+@dataclass(frozen=True, slots=True)
+class SpacePart:
+    """A part of a memory space, such as one conversation: written by one at a time, beside writers of other parts."""
+
+    memory_space: str
+    name: str
+
+
+Boundary: TypeAlias = Scope | SpacePart | str | None
 """Whose rows a transaction may touch: those of one scope, of a memory space, or the few that belong to nobody."""
 
 AMONG = "IN (SELECT value FROM json_each(?))"
@@ -82,7 +93,21 @@ Work: TypeAlias = Callable[[SqlConnection], T]
 
 
 class SqlDatabase(Protocol):
-    """Runs work in transactions, off the event loop. `within` is the boundary that nothing of it may cross."""
+    """Runs work in transactions, off the event loop. `within` is the boundary that nothing of it may cross.
+
+    Adapters may have tables of their own beside ours, which they make themselves in a file. A row of such a table that
+    has the number of a scope in a column `erased_with` is removed together with that scope.
+    """
+
+    @property
+    def path(self) -> str:
+        """The place, without password."""
+        ...
+
+    @staticmethod
+    def note_file(connection: SqlConnection, scope: Scope, path: Path) -> None:
+        """Note, within a `write`, a file or folder outside that is removed together with a scope."""
+        ...
 
     async def read(self, work: Work[T], *, within: Boundary) -> T:
         """Run work in one snapshot."""
@@ -93,6 +118,14 @@ class SqlDatabase(Protocol):
 
         With `settled=False` a power cut may undo it; with `frees=True` it removes rows, and may need room for that.
         """
+        ...
+
+    def submit_read(self, work: Work[T], *, within: Boundary) -> Future[T]:
+        """Begin what `read` does, for callers without an event loop; the future's result waits for it."""
+        ...
+
+    def submit_write(self, work: Work[T], *, within: Boundary, settled: bool = True) -> Future[T]:
+        """Begin what `write` does, for callers without an event loop."""
         ...
 
     def submit_repeated(self, work: Work[bool], *, within: Boundary) -> Future[None]:
@@ -123,8 +156,20 @@ class PassagePostings(NamedTuple):
 class Dialect(Protocol):
     """What an engine says in its own way. The connection comes first, and the names of tables are ours."""
 
+    @property
+    def is_file(self) -> bool:
+        """Whether adapters make their tables themselves, in a file to which one transaction at a time writes.
+
+        Otherwise the tables are there, and several write at once.
+        """
+        ...
+
     def known_scope(self, connection: SqlConnection, scope: Scope) -> int | None:
         """Return the number of a scope where the transaction has it at hand; None says nothing."""
+        ...
+
+    def number_of(self, connection: SqlConnection, scope: Scope) -> int:
+        """Return the number of a scope, a new one for a new scope; nobody erases it before the transaction ends."""
         ...
 
     def insert_one(self, connection: SqlConnection, statement: str, key: str, values: Sequence[object]) -> int:

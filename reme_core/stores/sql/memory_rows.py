@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
-from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, Target, WriteBatch
+from reme_core.ports import DeleteMemory, EventQuery, IndexedBy, ListMemories, PutMemory, Target, WriteBatch
 from reme_core.rules import beside, check_useless, check_vector, kept_by_updates, reason_for, repetition, run_for
 from reme_core.schema import (
     NO_STATEMENTS,
@@ -25,7 +25,9 @@ from reme_core.stores._cursors import check_limit, cut_page, given, in_order, re
 from reme_core.stores.sql import row_conditions as waiting
 from reme_core.stores.sql.bookkeeping import Layer, enter_scope, find_scope, insert_row, log_changes
 from reme_core.stores.sql.connection import SqlConnection, reading_rows
+from reme_core.stores.sql.embedding_record import claim_embedding
 from reme_core.stores.sql.items import row_links as item_links
+from reme_core.stores.sql.new_vectors import NewVectorOf, forget_new_vectors
 from reme_core.stores.sql.row_conditions import check_filter, conditions
 from reme_core.text import normalise_content, pack_terms, terms
 
@@ -74,12 +76,21 @@ def put_batch(connection: SqlConnection, scope: Scope, batch: WriteBatch, *, dis
     for delete in batch.deletes:
         changed += _delete_one(connection, number, batch, delete)
     stored = []
+    _claim(connection, scope, batch)
     for put in batch.puts:
         memory, rows = _put_one(connection, number, batch, put, distinct=distinct)
         stored.append(memory)
         changed += rows
     log_changes(connection, number, Layer.MEMORIES, dict.fromkeys(changed))
     return stored
+
+
+def _claim(connection: SqlConnection, scope: Scope, batch: WriteBatch) -> None:
+    """Make sure that the vectors of a batch come from the model of the others, once for each dimension there is."""
+    first = {len(put.vector): put for put in reversed(batch.puts) if put.vector is not None}
+    for dimension, put in reversed(first.items()):
+        made = IndexedBy(dimension=dimension, model=batch.embedded_by)
+        claim_embedding(connection, scope.memory_space, made, f"the vector of memory {put.memory.memory_id!r}")
 
 
 def find_memory(connection: SqlConnection, scope: int, memory_id: str) -> tuple[int, Memory] | None:
@@ -112,6 +123,7 @@ def _delete_one(connection: SqlConnection, scope: int, batch: WriteBatch, delete
     check_useless(memory, delete.only_if_useless)
     connection.execute("DELETE FROM memories WHERE row = ?", (row,))
     connection.execute("DELETE FROM memory_vectors WHERE row = ?", (row,))
+    forget_new_vectors(connection, NewVectorOf.MEMORY, [row])
     item_links.remove_item_of(connection, row)
     connection.dialect.remove_words(connection, "memory_words", [row])
     if not delete.erase:
@@ -185,7 +197,7 @@ def _write(
             connection.dialect.remove_words(connection, "memory_words", [row])
             connection.dialect.add_words(connection, "memory_words", scope, row, words)
     if put.vector is not None:
-        waiting.put_vector(connection, row, memory.memory_id, put.vector, is_new=found is None)
+        waiting.put_vector(connection, row, put.vector, is_new=found is None)
     if put.wants_vector or found is not None:
         waiting.note(connection, row, put, None if found is None else found[1])
     return memory, row

@@ -34,8 +34,9 @@ from reme_core.retrieval import (
 )
 from reme_core.schema import NO_STATEMENTS, STATEMENTS, MemoryType
 from reme_core.stores._cursors import Row
-from reme_core.stores.sql.bookkeeping import Layer, changed_since, newest_change, stored_dimension
+from reme_core.stores.sql.bookkeeping import Layer, changed_since, newest_change
 from reme_core.stores.sql.connection import SqlConnection, reading_rows
+from reme_core.stores.sql.embedding_record import dimension_of_scope
 from reme_core.stores.sql.row_conditions import conditions
 
 _COLUMNS = {
@@ -245,8 +246,10 @@ class Partition:
 
     def _vectors(self, connection: SqlConnection, scope: int, among: str, values: Sequence[int]) -> _Vectors | None:
         """Read vectors with the rows they belong to, in order; None where there are none (CorruptDataError)."""
-        dimension = stored_dimension(connection)
-        if not dimension or self.layer not in _VECTORS:
+        if self.layer not in _VECTORS:
+            return None
+        dimension = dimension_of_scope(connection, scope)
+        if not dimension:
             return None
         query = f"{_VECTORS[self.layer]} AND {among} ORDER BY {_KEYS[self.layer]}"
         rows = connection.execute(query, (scope, *values)).fetchall()

@@ -34,8 +34,9 @@ from reme_core.retrieval import (
 from reme_core.rules import check_vector
 from reme_core.schema import Memory, Scope
 from reme_core.stores._cursors import check_limit
-from reme_core.stores.sql.bookkeeping import Layer, check_dimension, find_newest_change, find_session, newest_change
+from reme_core.stores.sql.bookkeeping import Layer, find_newest_change, find_session, newest_change
 from reme_core.stores.sql.connection import SqlConnection, SqlDatabase
+from reme_core.stores.sql.embedding_record import check_embedding
 from reme_core.stores.sql.message_rows import blocks_by_rows, messages_by_rows, passages_by_rows, rows_of_messages
 from reme_core.stores.sql.partitions import Partition, Partitions, holds_any
 from reme_core.stores.sql.row_conditions import check_filter
@@ -169,7 +170,7 @@ def search_memories(
 ) -> list[ScoredMemory]:
     """Return the best memories; see `Store.search`."""
     vector = check_query(search.text, search.vector, search.limit)
-    check_dimension(connection, vector, "the query's vector")
+    check_embedding(connection, scope.memory_space, vector, search.embedded_by, "the query's vector")
     check_filter(search.filter)
     with _followed(connection, scope, Layer.MEMORIES, partitions) as held:
         if held is None:
@@ -232,7 +233,7 @@ def _rank(
     if search.by_time:
         return _list_by_time(connection, scope, search, partitions, layer)
     vector = check_query(search.text, search.vector, search.limit)
-    check_dimension(connection, vector, "the query's vector")
+    check_embedding(connection, scope.memory_space, vector, search.embedded_by, "the query's vector")
     weights = MESSAGE_WEIGHTS if layer is Layer.MESSAGES else SUMMARY_WEIGHTS
     scale = weights.ceiling(with_vector=vector is not None and layer is Layer.MESSAGES)
     with _followed(connection, scope, layer, partitions) as held:

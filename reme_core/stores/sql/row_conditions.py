@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from reme_core.errors import InvalidInputError, UnsupportedFilterError
-from reme_core.ports import MemoryFilter, MessageVector, PendingText, PutMemory, Vector
+from reme_core.ports import IndexedBy, MemoryFilter, MessageVector, PendingText, PutMemory, Vector
 from reme_core.retrieval import message_text
 from reme_core.rules import check_vector
 from reme_core.schema import Memory, MemoryType, Scope, read_stored_message
 from reme_core.schema.checks import kind_of
 from reme_core.stores._cursors import given, seconds
-from reme_core.stores.sql.bookkeeping import Layer, claim_dimension, find_scope, log_changes
+from reme_core.stores.sql.bookkeeping import Layer, find_scope, log_changes
 from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.embedding_record import claim_embedding
 from reme_core.stores.sql.items import row_links as item_links
 from reme_core.text import pack_terms, passage_spans, query_terms, terms, unpack_terms
 
@@ -122,9 +123,8 @@ def note(connection: SqlConnection, row: int, put: PutMemory, before: Memory | N
         connection.execute("UPDATE memories SET waits = ? WHERE row = ?", (waits, row))
 
 
-def put_vector(connection: SqlConnection, row: int, memory_id: str, vector: Vector, *, is_new: bool = False) -> None:
-    """Store the vector of a memory, which has none as yet if it is new (DimensionMismatchError)."""
-    claim_dimension(connection, len(vector), f"the vector of memory {memory_id!r}")
+def put_vector(connection: SqlConnection, row: int, vector: Vector, *, is_new: bool = False) -> None:
+    """Store the vector of a memory, which has none as yet if it is new; that its model is the right one was checked."""
     if not is_new:
         connection.execute("DELETE FROM memory_vectors WHERE row = ?", (row,))
     connection.execute("INSERT INTO memory_vectors (row, vector) VALUES (?, ?)", (row, vector.tobytes()))
@@ -143,13 +143,13 @@ def is_of_memory(item: MessageVector) -> bool:
     return _MEMORY_KEY.fullmatch(item.pending.key) is not None
 
 
-def fill_memories(connection: SqlConnection, scope: int, vectors: Sequence[MessageVector]) -> None:
+def _fill_memories(connection: SqlConnection, scope: Scope, number: int, vectors: Sequence[MessageVector]) -> None:
     """Store the vectors of memories that wait and say what they said."""
-    filled = [row for item in vectors if (row := _fill(connection, scope, item)) is not None]
-    log_changes(connection, scope, Layer.MEMORIES, filled)
+    filled = [row for item in vectors if (row := _fill(connection, scope, number, item)) is not None]
+    log_changes(connection, number, Layer.MEMORIES, filled)
 
 
-def _fill(connection: SqlConnection, scope: int, item: MessageVector) -> int | None:
+def _fill(connection: SqlConnection, whose: Scope, scope: int, item: MessageVector) -> int | None:
     """Store the vector of one memory; return its row if that is another one now."""
     row = int(item.pending.key.removeprefix("memory-"))
     found = connection.execute("SELECT body FROM memories WHERE scope = ? AND row = ? AND waits", (scope, row))
@@ -160,7 +160,9 @@ def _fill(connection: SqlConnection, scope: int, item: MessageVector) -> int | N
     if item.vector is None:
         return None
     vector = check_vector(item.vector, f"the vector of memory {memory.memory_id!r}")
-    put_vector(connection, row, memory.memory_id, vector)
+    made = IndexedBy(dimension=len(vector), model=item.embedded_by)
+    claim_embedding(connection, whose.memory_space, made, f"the vector of memory {memory.memory_id!r}")
+    put_vector(connection, row, vector)
     item_links.fill_vector(connection, row, vector)
     return row
 
@@ -181,15 +183,24 @@ def texts_waiting(connection: SqlConnection, number: int, limit: int) -> list[Pe
         (number, limit - len(texts)),
     )
     for seq, speaker, body, packed in rows:
-        text, passages = read_stored_message(body).full_text, passage_spans(packed)[:_EMBEDDED_PASSAGES]
-        if not passages:
-            texts.append(PendingText(key=str(seq), text=message_text(speaker, text)[:_EMBEDDED_CHARS]))
-        for place, passage in enumerate(passages):
-            said = message_text(speaker, text[passage.start : passage.end].strip())
-            texts.append(PendingText(key=f"{seq}.{place}", text=said))
+        said = _said(speaker, body, packed)
+        is_whole = not packed
+        texts += [PendingText(key=f"{seq}" if is_whole else f"{seq}.{n}", text=text) for n, text in enumerate(said)]
         if len(texts) >= limit:
             break
     return texts
+
+
+def texts_of_message(connection: SqlConnection, row: int) -> list[str]:
+    """Return what is embedded of a message: its text, or those of its first passages."""
+    return _said(*connection.execute("SELECT speaker, body, passages FROM messages WHERE seq = ?", (row,)).fetchone())
+
+
+def _said(speaker: str, body: str, packed: bytes) -> list[str]:
+    text, passages = read_stored_message(body).full_text, passage_spans(packed)[:_EMBEDDED_PASSAGES]
+    if not passages:
+        return [message_text(speaker, text)[:_EMBEDDED_CHARS]]
+    return [message_text(speaker, text[passage.start : passage.end].strip()) for passage in passages]
 
 
 def waiting_scopes(connection: SqlConnection, memory_space: str) -> list[Scope]:
@@ -217,12 +228,18 @@ def put_vectors(connection: SqlConnection, scope: Scope, vectors: Sequence[Messa
     if number is None:
         return
     if of_rows:
-        log_changes(connection, number, Layer.MESSAGES, _put_message_vectors(connection, number, of_rows))
-    fill_memories(connection, number, of_memories)
+        models = {item.embedded_by for item in vectors if not is_of_memory(item)}
+        filled = _put_message_vectors(connection, scope, number, of_rows, models)
+        log_changes(connection, number, Layer.MESSAGES, filled)
+    _fill_memories(connection, scope, number, of_memories)
 
 
 def _put_message_vectors(
-    connection: SqlConnection, scope: int, of_rows: Mapping[int, Mapping[int, Vector | None]]
+    connection: SqlConnection,
+    whose: Scope,
+    scope: int,
+    of_rows: Mapping[int, Mapping[int, Vector | None]],
+    models: Collection[str | None],
 ) -> list[int]:
     """Store vectors of messages by their rows and places; return the rows for which anything was stored.
 
@@ -240,7 +257,9 @@ def _put_message_vectors(
         if row in waiting
     }
     for dimension in dict.fromkeys(len(vector) for vectors in usable.values() for vector in vectors.values()):
-        claim_dimension(connection, dimension, "the vector of a message")
+        for model in models:
+            made = IndexedBy(dimension=dimension, model=model)
+            claim_embedding(connection, whose.memory_space, made, "the vector of a message")
     matrices = {row: _filled(vectors, *waiting[row]) for row, vectors in usable.items() if vectors}
     ended = [row for row in usable if waiting[row][0] - 1 in of_rows[row]]
     among = "seq IN (SELECT value FROM json_each(?))"

@@ -19,15 +19,15 @@ from reme_core.stores.sql import memory_changes as uses
 from reme_core.stores.sql import memory_rows as memories
 from reme_core.stores.sql import message_rows as messages
 from reme_core.stores.sql import offload_rows as offloads
-from reme_core.stores.sql import offload_search
+from reme_core.stores.sql import offload_search, reembedding
 from reme_core.stores.sql import ranked_search as search
 from reme_core.stores.sql import row_conditions as waiting
 from reme_core.stores.sql import tool_call_rows as tool_calls
 from reme_core.stores.sql.bookkeeping import Layer
 from reme_core.stores.sql.connection import SqlConnection, SqlDatabase
 from reme_core.stores.sql.count_scope import count_scope
+from reme_core.stores.sql.embedding_record import adopt_embedding, find_embedding
 from reme_core.stores.sql.items.checked_writes import check_space, prepare_writes
-from reme_core.stores.sql.items.item_rows import claim_index, find_index
 from reme_core.stores.sql.items.read_items import get_items, list_namespaces
 from reme_core.stores.sql.items.search_items import ItemWords, search_items
 from reme_core.stores.sql.items.vectors_in_memory import ItemVectors
@@ -75,6 +75,11 @@ class SqlStore:
         self._loader = Loader(database, self._partitions, patience_s=loading_wait_s)
         self._item_vectors = ItemVectors(cache_bytes)
         self._item_words = ItemWords(cache_bytes)
+
+    @property
+    def database(self) -> SqlDatabase:
+        """What it lies in, for tables of adapters; it closes with this store."""
+        return self._database
 
     async def put(self, scope: Scope, batch: ports.WriteBatch) -> list[Memory]:
         """Write a batch; see `Store.put`.
@@ -289,16 +294,46 @@ class SqlStore:
         self._database.begin_purge()
         return swept
 
-    async def find_index(self) -> ports.IndexedBy | None:
-        """Return what makes the vectors of items; see `Store.find_index`."""
-        return await self._database.read(find_index, within=None)
+    async def find_index(self, memory_space: str) -> ports.IndexedBy | None:
+        """Return what makes the vectors of a memory space; see `Store.find_index`."""
+        check_space(memory_space)
+        return await self._database.read(lambda c: find_embedding(c, memory_space), within=memory_space)
 
-    async def claim_index(self, indexed: ports.IndexedBy) -> ports.IndexedBy:
-        """Record what makes the vectors of items; see `Store.claim_index`."""
-        found = await self.find_index()
-        if found is not None:
+    async def claim_index(self, memory_space: str, indexed: ports.IndexedBy) -> ports.IndexedBy:
+        """Record what makes the vectors of a memory space; see `Store.claim_index`."""
+        found = await self.find_index(memory_space)
+        if found is not None and found.model is not None:
             return found
-        return await self._database.write(lambda c: claim_index(c, indexed), within=None)
+        return await self._database.write(lambda c: adopt_embedding(c, memory_space, indexed), within=memory_space)
+
+    async def begin_reembedding(self, memory_space: str, target: ports.IndexedBy) -> ports.Reembedding:
+        """Begin, or go on, to replace all vectors; see `Store.begin_reembedding`."""
+        check_space(memory_space)
+        await self._database.write(lambda c: reembedding.begin(c, memory_space, target), within=memory_space)
+        return await self._database.read(lambda c: reembedding.progress(c, memory_space, target), within=memory_space)
+
+    async def texts_to_reembed(self, memory_space: str, page: ports.ReembedPage) -> ports.TextsToReembed:
+        """Return texts that lack a new vector; see `Store.texts_to_reembed`."""
+        check_space(memory_space)
+        return await self._database.read(lambda c: reembedding.texts(c, memory_space, page), within=memory_space)
+
+    async def put_new_vectors(self, memory_space: str, put: ports.NewVectors) -> None:
+        """Keep vectors of the new model; see `Store.put_new_vectors`."""
+        check_space(memory_space)
+        await self._database.write(lambda c: reembedding.put(c, memory_space, put), within=memory_space)
+
+    async def end_reembedding(self, memory_space: str, target: ports.IndexedBy | None) -> bool:
+        """Take over all new vectors at once; see `Store.end_reembedding`."""
+        check_space(memory_space)
+        ended = await self._database.write(
+            lambda c: reembedding.end(c, memory_space, target), within=memory_space, frees=True
+        )
+        # In steps, between which others write.
+        while ended and await self._database.write(
+            lambda c: reembedding.clear(c, memory_space), within=memory_space, settled=False, frees=True
+        ):
+            pass
+        return ended
 
     async def _refresh(self, memory_space: str, items: list[int], at: datetime) -> None:
         if items:

@@ -87,7 +87,7 @@ async def test_a_session_expires_when_it_was_not_saved_for_so_long(tmp_path: Pat
             await session.load_session_state("old", allow_not_exist=False, memory=memory)
         await session.save_session_state("new", memory=memory)
         assert reme.database.path
-        rows = await reme.database.read(lambda c: c.execute("SELECT count(*) FROM items").fetchone())
+        rows = await reme.database.read(lambda c: c.execute("SELECT count(*) FROM items").fetchone(), within=None)
         assert rows == (1,)  # the old one is gone from the file
 
 

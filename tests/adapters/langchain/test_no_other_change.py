@@ -17,12 +17,25 @@ AT: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 
 
 @pytest.mark.parametrize("kind", [ReMeStore, ReMeSaver, ReMeByteStore])
-@pytest.mark.parametrize("url", ["postgresql://me:secret@host/db", "sqlite:///memory.db", "redis://host"])
+@pytest.mark.parametrize("url", ["mysql://me:secret@host/db", "sqlite:///memory.db", "redis://host"])
 def test_a_url_is_refused_with_what_to_do(kind: Any, url: str) -> None:
     make = getattr(kind, "from_path", kind)
     with pytest.raises(ConfigurationError, match="give a path") as found:
         make(url)
     assert "secret" not in str(found.value)
+
+
+@pytest.mark.parametrize("kind", [ReMeStore, ReMeSaver, ReMeByteStore])
+def test_a_url_as_a_path_is_refused(kind: Any) -> None:
+    with pytest.raises(ConfigurationError, match="as a text") as found:
+        kind(Path("postgresql://me:secret@host/db"))
+    assert "secret" not in str(found.value)
+
+
+@pytest.mark.parametrize("kind", [ReMeStore, ReMeSaver, ReMeByteStore])
+def test_nobody_is_shown_the_password_of_a_url(kind: Any) -> None:
+    pytest.importorskip("psycopg", reason="pip install 'reme-memory[postgres]'")
+    assert "secret" not in repr(kind("postgresql://me:secret@host/db"))
 
 
 async def test_setup_and_connection_strings_are_those_of_langgraph(tmp_path: Path) -> None:

@@ -213,9 +213,9 @@ class ItemBatches:
 
     async def test_what_makes_the_vectors_is_recorded_once(self, store: Store) -> None:
         first = IndexedBy(dimension=DIMENSION, model="m 1")
-        assert await store.find_index() is None
-        assert await store.claim_index(first) == first == await store.find_index()
-        assert await store.claim_index(IndexedBy(dimension=3, model="m 2")) == first
+        assert await store.find_index(SPACE) is None
+        assert await store.claim_index(SPACE, first) == first == await store.find_index(SPACE)
+        assert await store.claim_index(SPACE, IndexedBy(dimension=3, model="m 2")) == first
         with pytest.raises(DimensionMismatchError):
             await write(store, put("bad", {}, axis(0, dimension=3)))
         assert await find(store, "bad") is None

@@ -88,8 +88,8 @@ class ItemConcurrency:
             lambda: keys(store),
             lambda: places(store),
             lambda: store.sweep_items(SPACE, at(0)),
-            store.find_index,
-            lambda: store.claim_index(indexed),
+            lambda: store.find_index(SPACE),
+            lambda: store.claim_index(SPACE, indexed),
         )
         for call in calls:
             with pytest.raises(StoreClosedError):

@@ -38,7 +38,7 @@ def test_a_set_up_that_works_is_told_in_full(reme: Reme, monkeypatch: pytest.Mon
         assert len(server.requests) == 2
     assert (done.code, done.err) == (ExitCode.DONE, "")
     assert sqlite3.sqlite_version in line(done, "versions")
-    assert "schema version 11" in line(done, "file")
+    assert "schema version 12" in line(done, "file")
     assert line(done, "chat model").startswith("ok  chat model:  OpenAIChat('m-1'")
     assert "dimension=8" in line(done, "embedding model")
     assert KEY not in done.out
@@ -96,6 +96,32 @@ def test_a_model_of_another_dimension_than_the_file(reme: Reme, monkeypatch: pyt
         done = reme("doctor")
     assert done.code == ExitCode.BAD_INPUT
     assert "16 dimensions, this store holds vectors of 8: use the embedding model" in line(done, "embedding model")
+
+
+def test_another_model_than_that_of_the_file(reme: Reme, monkeypatch: pytest.MonkeyPatch) -> None:
+    with OpenAIServer() as server:
+        use_model(monkeypatch, "EMBEDDING", server.base_url, DIMENSION="8")
+        reme("add", "Ana likes green tea")
+        assert "of 'm-1', 8 dimensions" in line(reme("doctor"), "stored vectors")
+        monkeypatch.setenv("REME_EMBEDDING_MODEL", "m-2")
+        done = reme("doctor")
+    assert done.code == ExitCode.BAD_INPUT
+    assert "'m-2', this memory space holds vectors of 'm-1'" in line(done, "embedding model")
+    assert "`reme reembed`" in line(done, "embedding model")
+
+
+def test_a_change_of_the_model_that_is_under_way(reme: Reme, monkeypatch: pytest.MonkeyPatch) -> None:
+    with OpenAIServer() as server:
+        use_model(monkeypatch, "EMBEDDING", server.base_url, DIMENSION="8")
+        reme("add", "Ana likes green tea")
+        server.replies(Status(401, message="no", code="invalid_api_key"), Status(401), Status(401))
+        assert reme("reembed", "--model", "m-2").code == ExitCode.MODEL_FAILED
+        done = reme("doctor")
+        assert done.code == ExitCode.DONE
+        assert "'m-2', 8 dimensions is under way" in line(done, "reembed")
+        assert "reme reembed --abandon" in line(done, "reembed")
+        assert reme("reembed", "--abandon").code == ExitCode.DONE
+        assert "reembed:" not in reme("doctor").out
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of POSIX")

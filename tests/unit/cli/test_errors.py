@@ -18,6 +18,7 @@ import reme_core.errors
 from reme_core.cli import ExitCode, exit_code
 from reme_core.errors import (
     DimensionMismatchError,
+    EmbeddingModelMismatchError,
     MissingExtraError,
     ModelOutputError,
     NotFoundError,
@@ -249,6 +250,8 @@ def make(kind: type[ReMeError]) -> ReMeError:
         return kind(library="l", extra="e", wanted_for="w")
     if issubclass(kind, DimensionMismatchError):
         return kind(expected=1, found=2, what="w")
+    if issubclass(kind, EmbeddingModelMismatchError):
+        return kind(expected="a", found="b", what="w")
     if issubclass(kind, ModelOutputError):
         return kind("m", raw="")
     if issubclass(kind, PartialFailureError):

@@ -403,6 +403,8 @@ async def test_bad_input_is_a_typed_error_and_changes_nothing(
 class OddEmbedder:
     """Answers with what it was told to."""
 
+    model = "hashed-16"
+
     def __init__(self, answer: Callable[[int], object], dimension: int = 16) -> None:
         self.answer = answer
         self.dimension = dimension

@@ -257,7 +257,7 @@ def test_any_conversation_fits_with_the_same_ids_and_pairs(
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(st.data(), conversations(), windows())
+@given(st.data(), conversations(max_messages=500), windows())
 def test_what_stays_of_any_conversation_fits_into_any_window(
     data: st.DataObject, messages: list[Message], window: int
 ) -> None:

@@ -326,7 +326,7 @@ def test_messages_as_dictionaries_are_what_openai_takes_and_come_back_as_they_we
 
 async def test_many_messages_are_kept_and_compared_away_from_the_event_loop(memory: ReMe) -> None:
     """Counts what the loop's thread calls between two moments at which others can run: no clock shows that here."""
-    many, calls = 4_000, [0]
+    many, calls = 2_000, [0]
 
     def count(_frame: object, event: str, _arg: object) -> None:
         calls[-1] += event in ("call", "c_call")

@@ -282,7 +282,7 @@ def results_of(messages: Sequence[Message]) -> set[str]:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(st.data(), conversations(max_messages=1_000), windows())
+@given(st.data(), conversations(max_messages=300), windows())
 def test_any_conversation_is_split_into_two_whole_ones(data: st.DataObject, said: list[Message], window: int) -> None:
     limits = ContextLimits(max_input_length=window)
     prompt = data.draw(prompts(limits.threshold // 3))

@@ -6,13 +6,14 @@ import asyncio
 import glob
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from reme_core.errors import CorruptDataError, ReMeError, StoreAccessError, StoreUnavailableError
+from reme_core.ports import IndexedBy
 from reme_core.private_drafts import private_draft, put_in_place, sync_folder
 from reme_core.schema import (
     Block,
@@ -31,8 +32,8 @@ from reme_core.stores.local.file.digests import DIGESTED, digest_of
 from reme_core.stores.local.file.file_location import BESIDE, USED, address_to_read
 from reme_core.stores.local.file.tables import SCHEMA_VERSION, check_version
 from reme_core.stores.local.file.whole_scope import HeldScope, list_scopes
-from reme_core.stores.sql.bookkeeping import stored_dimension
 from reme_core.stores.sql.connection import Boundary
+from reme_core.stores.sql.embedding_record import find_embedding, find_target
 
 T = TypeVar("T")
 
@@ -78,14 +79,16 @@ class FileFacts:
 
     Attributes:
         schema_version: The version of its tables, 0 if it is empty.
-        dimension: Of its vectors, None while it has none.
+        embeddings: What made the vectors of each space that has some.
+        targets: To what those of a space are being changed.
         scopes: All its scopes.
         waiting: How many texts have no vector yet and are to get one.
         dead_jobs: How many jobs were given up.
     """
 
     schema_version: int
-    dimension: int | None = None
+    embeddings: Mapping[str, IndexedBy] = field(default_factory=dict)
+    targets: Mapping[str, IndexedBy] = field(default_factory=dict)
     scopes: tuple[HeldScope, ...] = ()
     waiting: int = 0
     dead_jobs: int = 0
@@ -101,10 +104,13 @@ def file_facts(path: Path) -> FileFacts:
             "SELECT (SELECT count(*) FROM messages WHERE waits) + (SELECT count(*) FROM memories WHERE waits)"
         ).fetchone()
         (dead,) = connection.execute("SELECT count(*) FROM jobs WHERE state = 'dead'").fetchone()
+        scopes = tuple(list_scopes(connection))
+        spaces = dict.fromkeys(item.scope.memory_space for item in scopes)
         return FileFacts(
             schema_version=version,
-            dimension=stored_dimension(connection),
-            scopes=tuple(list_scopes(connection)),
+            embeddings={space: made for space in spaces if (made := find_embedding(connection, space)) is not None},
+            targets={space: target for space in spaces if (target := find_target(connection, space)) is not None},
+            scopes=scopes,
             waiting=waiting,
             dead_jobs=dead,
         )

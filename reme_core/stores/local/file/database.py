@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sqlite3
 import threading
 import weakref
 from collections.abc import Callable
@@ -38,7 +37,7 @@ from reme_core.stores.local.file.purging import Purge, is_purge_due, note_file
 from reme_core.stores.local.file.tables import check_sqlite, check_version, has_fts5, prepare
 from reme_core.stores.local.file.words import has_word_tables
 from reme_core.stores.sql.bookkeeping import make_scope_number
-from reme_core.stores.sql.connection import Boundary
+from reme_core.stores.sql.connection import Boundary, Statements
 from reme_core.text import terms
 
 T = TypeVar("T")
@@ -95,12 +94,12 @@ class Database:
         return await asyncio.wrap_future(self.submit_write(work, settled=settled))
 
     @staticmethod
-    def number_of(connection: sqlite3.Connection, scope: Scope) -> int:
+    def number_of(connection: Statements, scope: Scope) -> int:
         """Return the number of a scope, a new one for a new scope, within a `write`."""
         return make_scope_number(connection, scope)
 
     @staticmethod
-    def note_file(connection: sqlite3.Connection, scope: Scope, path: Path) -> None:
+    def note_file(connection: Statements, scope: Scope, path: Path) -> None:
         """Note, within a `write`, a file or folder outside that is removed together with a scope."""
         note_file(connection, make_scope_number(connection, scope), path)
 
@@ -108,12 +107,12 @@ class Database:
         """Run work on a reading thread, in one snapshot of the file."""
         return await asyncio.wrap_future(self.submit_read(work))
 
-    def submit_write(self, work: Work[T], *, settled: bool = True) -> Future[T]:
+    def submit_write(self, work: Work[T], *, within: Boundary = None, settled: bool = True) -> Future[T]:
         """Begin what `write` does, for callers without an event loop; the future's result waits for it."""
         run = self._transact if settled else self._transact_unsettled
         return self._submit(run, work, lambda threads: threads.writer)
 
-    def submit_read(self, work: Work[T]) -> Future[T]:
+    def submit_read(self, work: Work[T], *, within: Boundary = None) -> Future[T]:
         """Begin what `read` does, for callers without an event loop."""
         counted: list[ConnectionThreads] = []
 

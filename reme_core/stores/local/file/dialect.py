@@ -17,6 +17,7 @@ from reme_core.stores.local.file.words import (
     match_terms,
     remove_words,
 )
+from reme_core.stores.sql.bookkeeping import make_scope_number
 from reme_core.stores.sql.connection import Boundary, Cursor, PassagePostings, Statements, WordPair, WordTable
 from reme_core.stores.sql.segment_anew import WORD_TABLE_NAMES
 
@@ -25,6 +26,12 @@ _UNCOUNTED = ("call",)  # the numbers of these rows may be given again
 
 class SqliteDialect:
     """The `Dialect` of SQLite; see its namesakes there."""
+
+    is_file: ClassVar[bool] = True
+
+    def number_of(self, connection: Statements, scope: Scope) -> int:
+        """Look it up, or make it: a transaction is alone with the file."""
+        return make_scope_number(connection, scope)
 
     def insert_one(self, connection: Statements, statement: str, key: str, values: Sequence[object]) -> int:
         """Insert a row; the connection knows the number of the last one."""

@@ -37,7 +37,7 @@ from reme_core.stores.sql.connection import Statements
 _NOTE = "file:"
 
 
-def note_file(connection: sqlite3.Connection, scope: int, path: Path) -> None:
+def note_file(connection: Statements, scope: int, path: Path) -> None:
     """Note that a file, or a folder with all in it, goes with the scope of this number."""
     connection.execute("INSERT OR IGNORE INTO meta VALUES (?, '')", (_key(scope, path),))
 
@@ -71,6 +71,7 @@ _CLEARED = "cleared_page"
 
 # Tables whose rows go with a scope, their key, and the table of words under the same key.
 _TABLES = (
+    ("new_vectors", "rowid", None),
     ("messages", "seq", "message"),
     ("memories", "row", "memory"),
     ("offload_passages", "passage", "offload"),

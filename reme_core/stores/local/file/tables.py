@@ -32,6 +32,16 @@ _SINCE_VERSION_10 = (
 )
 
 
+# New vectors beside the old ones while the embedding model changes; see stores/sql/reembedding.py. scope: whose they
+# are, for its erasure; of items, if they end with one.
+_SINCE_VERSION_12 = (
+    """CREATE TABLE new_vectors (
+        kind INTEGER NOT NULL, row INTEGER NOT NULL, memory_space TEXT NOT NULL, stamp INTEGER NOT NULL, scope INTEGER,
+        vector BLOB NOT NULL, PRIMARY KEY (kind, row, memory_space))""",
+    "CREATE INDEX new_vectors_by_scope ON new_vectors (scope)",
+)
+
+
 def _run(statements: Sequence[str], connection: sqlite3.Connection) -> None:
     for statement in statements:
         connection.execute(statement)
@@ -45,7 +55,7 @@ def _to_version_11(connection: sqlite3.Connection) -> None:
 OLDEST_VERSION = 9
 """The version of the oldest files that are brought up to date: older ones were written before the first release."""
 
-MIGRATIONS: Sequence[Migration] = (partial(_run, _SINCE_VERSION_10), _to_version_11)
+MIGRATIONS: Sequence[Migration] = (partial(_run, _SINCE_VERSION_10), _to_version_11, partial(_run, _SINCE_VERSION_12))
 """The first step leads from `OLDEST_VERSION` to the next one, and so on."""
 
 SCHEMA_VERSION = OLDEST_VERSION + len(MIGRATIONS)
@@ -163,6 +173,7 @@ TABLES = (
     "CREATE INDEX memories_waiting ON memories (scope, row) WHERE waits",
     *_SINCE_VERSION_10,
     DIGEST_TABLE,
+    *_SINCE_VERSION_12,
 )
 
 WORD_TABLES = (

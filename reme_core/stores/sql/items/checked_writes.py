@@ -52,6 +52,7 @@ class ReadyBatch:
     at: int
     omit_expired: bool
     dimension: int | None
+    embedded_by: str | None
 
 
 def prepare_writes(write: WriteItems) -> ReadyBatch:
@@ -76,7 +77,7 @@ def prepare_writes(write: WriteItems) -> ReadyBatch:
             del last[where]  # put after it was emptied: first put where this one stands
         last[where] = _ready_put(asked, path, fresh=emptied)
     writes = tuple(last.values())
-    return ReadyBatch(writes, microseconds(write.at), write.omit_expired, _one_dimension(writes))
+    return ReadyBatch(writes, microseconds(write.at), write.omit_expired, _one_dimension(writes), write.embedded_by)
 
 
 def _one_dimension(writes: Sequence[ReadyWrite]) -> int | None:

@@ -1,53 +1,16 @@
-"""Items as rows: namespaces, reading by address and by number, and the record of the model that embedded them."""
+"""Items as rows: namespaces, and reading by address and by number."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from reme_core.errors import DimensionMismatchError
-from reme_core.ports import IndexedBy, Item, ItemRecord, ItemValue
+from reme_core.ports import Item, ItemRecord, ItemValue
 from reme_core.rules import overlaid, path_after, read_value, split_path, value_of
 from reme_core.schema import NO_STATEMENTS, Memory, MemoryType
-from reme_core.stores.sql.bookkeeping import find_scope, insert_row, put_once
+from reme_core.stores.sql.bookkeeping import find_scope, insert_row
 from reme_core.stores.sql.connection import SqlConnection
 from reme_core.stores.sql.memory_rows import find_memory, from_microseconds, microseconds
-
-_NAME = "items_index"
-
-
-def find_index(connection: SqlConnection) -> IndexedBy | None:
-    """Return what is recorded, None as long as nothing is."""
-    row = connection.execute("SELECT value FROM meta WHERE key = ?", (_NAME,)).fetchone()
-    return None if row is None else IndexedBy(**json.loads(row[0]))
-
-
-def item_dimension(connection: SqlConnection) -> int | None:
-    """Return the length of the vectors of items, None while there are none and none is recorded."""
-    indexed = find_index(connection)
-    if indexed is not None:
-        return indexed.dimension
-    row = connection.execute("SELECT length(data) FROM item_vectors LIMIT 1").fetchone()
-    return None if row is None else int(row[0]) // 4
-
-
-def claim_index(connection: SqlConnection, indexed: IndexedBy) -> IndexedBy:
-    """Record what makes the vectors, unless something is; return what is.
-
-    Raises:
-        DimensionMismatchError: There are vectors of another length, and nothing is recorded.
-    """
-    found = find_index(connection)
-    if found is not None:
-        return found
-    stored = item_dimension(connection)
-    if stored is not None and stored != indexed.dimension:
-        raise DimensionMismatchError(expected=stored, found=indexed.dimension, what="the index of items")
-    value = json.dumps({"dimension": indexed.dimension, "model": indexed.model})
-    put_once(connection, _NAME, value)
-    return find_index(connection) or indexed
-
 
 _SELECT = (
     "SELECT items.item, ns, key, value, items.created, updated, expires, ttl, memory_row, body, superseded_by"

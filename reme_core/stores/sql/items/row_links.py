@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from reme_core.ports import Vector
 from reme_core.stores.sql.bookkeeping import ITEMS, forget_changes, log_changes
 from reme_core.stores.sql.connection import Statements
+from reme_core.stores.sql.new_vectors import NewVectorOf, forget_new_vectors
 
 
 def log_item_changes(connection: Statements, changed: Sequence[tuple[int, int]]) -> None:
@@ -40,6 +41,7 @@ def drop_vectors(connection: Statements, items: Sequence[int]) -> None:
     ).fetchall()
     if having:
         connection.executemany("DELETE FROM item_vectors WHERE item = ?", [(item,) for _, item in having])
+        forget_new_vectors(connection, NewVectorOf.ITEM, [item for _, item in having])
         log_item_changes(connection, having)
 
 

@@ -20,24 +20,24 @@ from typing import TypeAlias
 import numpy as np
 from pydantic import JsonValue
 
-from reme_core.errors import DimensionMismatchError, InvalidInputError
+from reme_core.errors import InvalidInputError
 from reme_core.ports import Item, ItemValue, RecordPlace, SearchItems, Vector
 from reme_core.retrieval import MEMORY_WEIGHTS, IntArray, Query, RankingIndex, plain_rows
 from reme_core.rules import check_vector, meets, namespace_path, needle, read_value
 from reme_core.schema import Memory, Scope
-from reme_core.stores.sql.bookkeeping import find_scope, stored_dimension
+from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.embedding_record import check_embedding
 from reme_core.stores.sql.items.item_rows import (
     NOT_ITEMS,
     ItemRow,
-    item_dimension,
     make_item,
     namespaces_under,
     rows_by_items,
     rows_by_memories,
     value_of_row,
 )
-from reme_core.stores.sql.items.vectors_in_memory import ItemSource, ItemVectors, MemorySource, Scores, VectorGroups
+from reme_core.stores.sql.items.vectors_in_memory import ItemSource, ItemVectors, MemorySource, Scores
 from reme_core.stores.sql.memory_rows import microseconds
 from reme_core.stores.sql.partitions import RecentlyUsed
 from reme_core.text import pack_terms, terms
@@ -183,7 +183,7 @@ def search_items(
         MemorySource(scope, memory_type) for scope, memory_type in record_groups(connection, search.records).values()
     ]
     if vector is not None:
-        _check_dimensions(connection, vector, [held.groups(connection, source) for source in sources])
+        check_embedding(connection, memory_space, vector, search.embedded_by, "the query's vector")
     if not search.limit:
         return FoundItems([], [])
     with ExitStack() as cursors:
@@ -223,15 +223,6 @@ def record_groups(connection: SqlConnection, places: Iterable[RecordPlace]) -> d
                 if memory_type not in NOT_ITEMS:
                     groups[scope, memory_type] = (number, memory_type.value)
     return groups
-
-
-def _check_dimensions(connection: SqlConnection, vector: Vector, memories: Sequence[VectorGroups]) -> None:
-    stored = [item_dimension(connection)]
-    if any(len(groups.matrix) for groups in memories):
-        stored.append(stored_dimension(connection))
-    for expected in stored:
-        if expected is not None and expected != len(vector):
-            raise DimensionMismatchError(expected=expected, found=len(vector), what="the query's vector")
 
 
 def _wanted(

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from reme_core.errors import DimensionMismatchError
-from reme_core.ports import DeleteMemory, PutMemory, WriteBatch
+from reme_core.ports import DeleteMemory, IndexedBy, PutMemory, WriteBatch
 from reme_core.rules import metadata_of, read_value, texts_of
 from reme_core.schema import Memory
 from reme_core.stores.sql.bookkeeping import Layer, enter_scope, log_changes
 from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.embedding_record import claim_embedding
 from reme_core.stores.sql.items.checked_writes import ReadyBatch, ReadyWrite
 from reme_core.stores.sql.items.item_rows import (
     ItemRow,
     find_namespace,
     find_unlinked,
-    item_dimension,
     make_namespace,
     rows_by_keys,
 )
@@ -142,7 +141,12 @@ def _put_memory(
     stored = put_batch(
         connection,
         record.scope,
-        WriteBatch(puts=[PutMemory(memory=memory, vector=vector)], actor=_ACTOR, at=from_microseconds(batch.at)),
+        WriteBatch(
+            puts=[PutMemory(memory=memory, vector=vector)],
+            actor=_ACTOR,
+            at=from_microseconds(batch.at),
+            embedded_by=batch.embedded_by,
+        ),
         distinct=True,
     )
     scope = enter_scope(connection, record.scope)
@@ -161,9 +165,8 @@ def _put_memory(
 def write_items(connection: SqlConnection, memory_space: str, batch: ReadyBatch) -> None:
     """Write a batch that `prepare_writes` made ready; see `Store.write_items`."""
     if batch.dimension is not None:
-        expected = item_dimension(connection)
-        if expected is not None and expected != batch.dimension:
-            raise DimensionMismatchError(expected=expected, found=batch.dimension, what="a vector of an item")
+        made = IndexedBy(dimension=batch.dimension, model=batch.embedded_by)
+        claim_embedding(connection, memory_space, made, "a vector of an item")
     held = _held(connection, memory_space, batch.writes)
     if any(write.put is None and (write.path, write.key) in held for write in batch.writes):
         connection.dialect.note_erasure(connection)

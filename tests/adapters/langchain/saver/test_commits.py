@@ -53,7 +53,7 @@ def commits(log: Path) -> int:
 
 async def busy(memory: ReMe, release: threading.Event) -> None:
     """Keep the thread that writes, as a slow disk does, until it is released."""
-    await memory.database.write(lambda _: release.wait(20))
+    await memory.database.write(lambda _: release.wait(20), within=None)
 
 
 async def behind_a_slow_commit(memory: ReMe, saver: ReMeSaver, *calls: Any) -> list[Any]:
@@ -142,10 +142,10 @@ from reme_langchain.saver._saver_file import SaverFile
 file = SaverFile(sys.argv[1])
 file.write(lambda connection, known: 1)
 began, release = threading.Event(), threading.Event()
-slow = file._begin(lambda connection, known: (began.set(), release.wait(20)))
+slow = file.begin(lambda connection, known: (began.set(), release.wait(20)))
 began.wait(20)
-bad = file._begin(lambda connection, known: 1 / 0)
-good = file._begin(lambda connection, known: 2)
+bad = file.begin(lambda connection, known: 1 / 0)
+good = file.begin(lambda connection, known: 2)
 threading.Timer(0.3, release.set).start()
 if os.fork() == 0:
     os._exit(0)

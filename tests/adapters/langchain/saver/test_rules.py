@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 
-from reme_core import ReMe
+from reme_core import ReMe, SqlConnection
 from reme_core.errors import InvalidInputError, StoreClosedError
 from reme_langchain import ReMeSaver, open_saver
 from reme_langchain.saver._checkpoint_rows import ListQuery, list_rows
@@ -77,28 +76,29 @@ async def put(call: Call, where: Any, values: dict[str, Any] | None = None, /, *
 
 
 def counts(saver: ReMeSaver, thread: str) -> dict[str, int]:
-    """Count the rows of a thread, in the file itself."""
-    connection = sqlite3.connect(saver._file.database.path)
-    found = connection.execute("SELECT id FROM langgraph_threads WHERE name = ?", (thread,)).fetchone()
-    numbers = [0] if found is None else list(found)
-    answer = {table: connection.execute(f"{query} WHERE thread = ?", numbers).fetchone()[0] for table, query in COUNTS}
-    connection.close()
-    return answer
+    """Count the rows of a thread."""
+
+    def count(connection: SqlConnection) -> dict[str, int]:
+        found = connection.execute("SELECT id FROM langgraph_threads WHERE name = ?", (thread,)).fetchone()
+        numbers = found or (0,)
+        return {name: connection.execute(f"{query} WHERE thread = ?", numbers).fetchone()[0] for name, query in COUNTS}
+
+    return saver._file.read(count)
 
 
 def holds_text(saver: ReMeSaver, words: str) -> bool:
     """Say whether a text stands in any row of the saver's tables."""
-    connection = sqlite3.connect(saver._file.database.path)
     needle = words.encode()
-    try:
+
+    def looked(connection: SqlConnection) -> bool:
         return any(
             needle in (cell if isinstance(cell, bytes) else str(cell).encode())
             for _, query in COUNTS
             for row in connection.execute(query.replace("count(*)", "*"))
             for cell in row
         )
-    finally:
-        connection.close()
+
+    return saver._file.read(looked)
 
 
 @pytest.mark.requirement("LG-SAVER-01")
@@ -318,6 +318,7 @@ async def test_filter_keys_are_data(call: Call, name: str) -> None:
 async def test_nothing_is_held_while_a_list_is_read(saver: ReMeSaver) -> None:
     where = config()
     call = caller(saver, "async")
+    await put(call, config())
     for step in range(40):
         await put(call, where, step=step)
     seen = 0
@@ -342,7 +343,7 @@ async def test_nothing_is_held_while_a_list_is_read(saver: ReMeSaver) -> None:
 def test_a_list_of_one_thread_does_not_go_through_the_others(saver: ReMeSaver, where: dict[str, Any]) -> None:
     saver.put(config("t"), checkpoint(), {}, {})
 
-    def plan(connection: sqlite3.Connection) -> list[str]:
+    def plan(connection: SqlConnection) -> list[str]:
         asked: list[str] = []
         connection.set_trace_callback(asked.append)
         list_rows(connection, ListQuery(**where))

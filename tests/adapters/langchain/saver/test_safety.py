@@ -32,6 +32,7 @@ from reme_core import ReMe
 from reme_core.errors import ConfigurationError, InvalidInputError, SchemaVersionError
 from reme_langchain import MemoryHistory, ReMeSaver
 from reme_langchain.saver import _message_blobs as _saver_blobs
+from reme_langchain.saver._shared_commits import SharedCommits
 
 
 @dataclass
@@ -203,7 +204,7 @@ async def test_a_value_changed_after_the_call_is_kept_as_it_was(tmp_path: Path) 
         made = checkpoint(c=value)
         writing = asyncio.create_task(saver.aput(config(), made, {}, made["channel_versions"]))
         waiting = threading.Event()
-        held = saver._file.database.submit_write(lambda _: waiting.wait(10))
+        held = saver._file.database.submit_write(lambda _: waiting.wait(10), within=None)
         await asyncio.sleep(0)  # the call has begun, and waits for its turn
         value[:] = b"after!"
         waiting.set()
@@ -426,8 +427,9 @@ def test_the_lists_remembered_of_many_threads_are_bounded(tmp_path: Path, monkey
     with ReMeSaver.from_path(tmp_path / "t.db", synchronous="NORMAL") as saver:
         for number in range(20):
             put(saver, config(f"{number % 12}"), messages=[HumanMessage("x" * 400), HumanMessage(f"{number}")])
-            known = saver._file._known
-            assert known is not None
+            commits = saver._file._commits
+            assert isinstance(commits, SharedCommits)
+            known = commits._known
             lasts = known.last._certain.values()
             assert known.last._weight == sum(last.size for last in lasts) <= 5_000
 

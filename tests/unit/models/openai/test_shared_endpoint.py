@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,6 +12,7 @@ import pytest
 
 from reme_core.models import OpenAIChat
 from reme_core.models.call_slots import CallSlots
+from reme_core.models.endpoint_failures import trusted_certificates
 from tests.support.openai_server import Hold, OpenAIServer
 from tests.unit.models.chatting import ask, chat_at, embedder_at
 
@@ -55,6 +57,25 @@ def test_runs_one_after_the_other_use_one_object(server: OpenAIServer) -> None:
         result = asyncio.run(chat.chat(ask(("user", f"Run {number}"))))
         assert result.message.text == f"You said: Run {number}"
     gc.collect()
+
+
+def test_what_the_machine_trusts_is_read_once_for_all_objects_and_loops(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trusted_certificates.cache_clear()
+    read = list[str]()
+    load = ssl.SSLContext.load_verify_locations
+
+    def counted(context: ssl.SSLContext, cafile: str | None = None, *rest: str | None) -> None:
+        read.append(str(cafile))
+        load(context, cafile, *rest)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", counted)
+    for _ in range(2):
+        asyncio.run(chat_at(server).chat(ask()))
+    assert len(read) == 1
+    assert trusted_certificates().verify_mode is ssl.CERT_REQUIRED
+    assert trusted_certificates().check_hostname
 
 
 def test_an_object_dropped_at_the_end_of_a_run_leaves_no_connection(server: OpenAIServer) -> None:

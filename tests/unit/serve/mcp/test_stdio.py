@@ -13,6 +13,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 
+from reme_core import ReMe
 from reme_core.cli.mcp import check_serving
 from reme_core.errors import ReMeError
 from tests.support.mcp_stdio import ROOT, StdioServer
@@ -74,8 +75,8 @@ def test_it_ends_when_its_input_ends_and_answers_first(tmp_path):
     [answer] = map(json.loads, out.splitlines())
     assert answer["result"]["isError"] is False
     assert server.process.returncode == 0
-    with StdioServer(tmp_path) as server:
-        assert server.call("status")["memories"] == 1
+    with ReMe.sync(working_dir=tmp_path, llm=None, embedding=None) as memory:
+        assert memory.stats(user_id="ana").memories == 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="this system has no SIGINT for one process")
@@ -125,6 +126,16 @@ def test_what_can_not_be_served_is_said_on_stderr(tmp_path, options, words):
     assert done.returncode == 2
     assert done.stdout == b""
     assert words in done.stderr.decode()
+
+
+def test_wrong_options_are_refused_before_the_sdk_is_loaded(tmp_path):
+    probe = (
+        "import sys; from reme_core.cli import main; code = main(sys.argv[1:]); sys.exit(code if 'mcp' in sys.modules "
+        "else 100 + code)"
+    )
+    wrong = ["mcp", "--dir", str(tmp_path), "--user", "ana", "--profile", "all"]
+    done = subprocess.run([sys.executable, "-c", probe, *wrong], env={"PYTHONPATH": str(ROOT)}, capture_output=True)
+    assert done.returncode == 102, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -106,9 +106,10 @@ async def test_a_draft_of_an_export_that_was_killed_goes_with_the_user(tmp_path:
         draft.write_text("the code is xyzzy")
         made.mkdir()
         (made / "one").write_text("xyzzy")
-        assert isinstance(memory.store, LocalStore)
+        store = LocalStore(tmp_path / "folder" / "memory.db")
         for left in (draft, made):
-            await memory.store.note_file(SCOPE, left)
+            await store.note_file(SCOPE, left)
+        await store.close()
         await memory.export(exports / "alice.jsonl", **ALICE)
         erased = await memory.delete_all_memories(**ALICE)
     assert [path.name for path in exports.iterdir()] == ["alice.jsonl"]

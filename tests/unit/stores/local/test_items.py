@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reme_core.errors import DimensionMismatchError
+from reme_core.errors import DimensionMismatchError, EmbeddingModelMismatchError
 from reme_core.ports import (
     DeleteMemory,
     FilterOperator,
@@ -175,20 +175,19 @@ async def test_erasing_a_user_leaves_nothing_of_their_items_on_disk(tmp_path: Pa
     assert problems_of_file(path) == []
 
 
-async def test_the_vectors_of_memories_and_of_items_may_differ_in_length_but_not_those_of_one(tmp_path: Path) -> None:
+async def test_the_vectors_of_memories_and_of_items_are_of_one_model(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "m.db", synchronous="NORMAL")
     await store.put(ALICE, batch(PutMemory(memory=memory("said", memory_id="m"), vector=axis(0))))
     short = axis(0, dimension=3)
-    await write(store, put("plain", {}, short))
     with pytest.raises(DimensionMismatchError):
-        await write(store, put("other"), put(of_alice("k"), {"text": "x"}, short))
-    assert await keys(store) == ["plain"]
-    assert await keys(store, replace(RANKED, vector=short)) == ["plain"]
+        await write(store, put("plain", {}, short))
     with pytest.raises(DimensionMismatchError):
         await keys(store, replace(RANKED, vector=short, records=[ALICES]))
     with pytest.raises(DimensionMismatchError):
-        await store.claim_index(IndexedBy(dimension=8, model="m"))
-    assert (await store.claim_index(IndexedBy(dimension=3, model="m"))).dimension == 3
+        await store.claim_index(SPACE, IndexedBy(dimension=3, model="m"))
+    assert (await store.claim_index(SPACE, IndexedBy(dimension=8, model="m"))).model == "m"
+    with pytest.raises(EmbeddingModelMismatchError):
+        await keys(store, replace(RANKED, embedded_by="n"))
     await store.close()
 
 

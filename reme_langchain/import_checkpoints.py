@@ -1,0 +1,182 @@
+"""Checkpoints of langgraph-checkpoint-postgres, moved to a saver of ours: by hand, or in a program.
+
+python -m reme_langchain.import_checkpoints postgresql://.../old postgresql://.../new --dry-run
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from reme_core.errors import ConfigurationError, ReMeError
+from reme_langchain.saver import ReMeSaver
+from reme_langchain.saver._checkpoint_rows import ListQuery, list_rows
+from reme_langchain.saver._saver_requests import put_request, write_requests
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.postgres import PostgresSaver
+
+Key: TypeAlias = tuple[str, str, str]
+"""Thread, namespace and id of a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointImport:
+    """What an import has done, or would do.
+
+    Attributes:
+        threads: The threads that were looked at.
+        imported: The checkpoints that were written, or would be.
+        present: Those that were there before, and stay as they are.
+    """
+
+    threads: int
+    imported: int
+    present: int
+
+
+def import_checkpoints(
+    source: str,
+    target: ReMeSaver,
+    *,
+    threads: Sequence[str] | None = None,
+    serde: SerializerProtocol | None = None,
+    dry_run: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> CheckpointImport:
+    """Copy the checkpoints, values and writes that `PostgresSaver` keeps; the source is only read.
+
+    A checkpoint that the target has is left alone, so doing it again changes nothing, and goes on where it was stopped.
+
+    Args:
+        source: The URL of the database, as `PostgresSaver.from_conn_string` takes it.
+        target: Where they go; it is to `allow` the types that are in them.
+        threads: Only these; None: all.
+        serde: The serialiser that the source was written with, where that is not the default one.
+        dry_run: Read all of it, and check that it can be kept, but write nothing.
+        progress: Told how many checkpoints were looked at, after each.
+
+    Raises:
+        ConfigurationError: The source can't be read, or langgraph-checkpoint-postgres is not installed.
+        TypeError: A value that the target would not rebuild; it names what to add to `allow`. What came before is kept.
+    """
+    done, present, names = 0, 0, set[str]()
+    with _opened(source, serde) as saver:
+        for name, keys in groupby(_keys(saver, threads), key=itemgetter(0)):
+            names.add(name)
+            there = _held(target, name)
+            for key in keys:
+                if key[1:] in there:
+                    present += 1
+                elif (found := saver.get_tuple(_config(key))) is not None:
+                    _copy(found, key, target, dry_run=dry_run)
+                    done += 1
+                if progress is not None:
+                    progress(done + present)
+    return CheckpointImport(threads=len(names), imported=done, present=present)
+
+
+@contextmanager
+def _opened(source: str, serde: SerializerProtocol | None) -> Iterator[PostgresSaver]:
+    try:
+        from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415  # nothing else needs it
+        from psycopg import Error  # noqa: PLC0415  # as above
+    except ImportError as exc:
+        msg = "the source is read by the library that wrote it: pip install langgraph-checkpoint-postgres"
+        raise ConfigurationError(msg) from exc
+    try:
+        with PostgresSaver.from_conn_string(source) as saver:
+            if serde is not None:
+                saver.serde = serde
+            yield saver
+    except Error as exc:
+        msg = f"the source can't be read ({type(exc).__name__}): is it the right server, role and database?"
+        raise ConfigurationError(msg) from None  # the driver's words may hold the URL
+
+
+def _keys(saver: PostgresSaver, threads: Sequence[str] | None) -> Iterator[Key]:
+    """Yield what is there, thread by thread, parents before their children."""
+    query = (
+        "SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints"
+        " WHERE %s::text[] IS NULL OR thread_id = ANY(%s) ORDER BY thread_id, checkpoint_id, checkpoint_ns"
+    )
+    asked = None if threads is None else list(threads)
+    with saver._cursor() as cursor:  # noqa: SLF001  # it has no call that lists ids alone
+        rows = cursor.execute(query, (asked, asked)).fetchall()
+    for row in rows:
+        yield row["thread_id"], row["checkpoint_ns"], row["checkpoint_id"]
+
+
+def _copy(found: CheckpointTuple, key: Key, target: ReMeSaver, *, dry_run: bool) -> None:
+    """Write a checkpoint, behind its writes: whoever is stopped in between begins with it again."""
+    parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+    metadata = dict(found.metadata)
+    user = metadata.get("user_id")  # langgraph puts there what the run was configured with
+    config = _config((key[0], key[1], parent), **({"user_id": user} if isinstance(user, str) and user else {}))
+    versions = found.checkpoint["channel_versions"]
+    tasks: dict[str, list[tuple[str, Any]]] = {}
+    for task, channel, value in found.pending_writes or []:
+        tasks.setdefault(task, []).append((channel, value))
+    if dry_run:
+        codec = target._codec  # noqa: SLF001  # of this package
+        put_request(config, found.checkpoint, cast("Any", metadata), versions, codec, _SPACE)
+        for writes in tasks.values():
+            write_requests(writes, codec)
+        return
+    for place, (task, writes) in enumerate(tasks.items()):
+        target.put_writes(_config(key), writes, task, f"{place:06}")  # so that they keep their order
+    target.put(config, found.checkpoint, cast("Any", metadata), versions)
+
+
+_SPACE = "checked"  # no memory space that anything is written to
+
+
+def _held(target: ReMeSaver, thread: str) -> set[tuple[str, str]]:
+    """Return namespace and id of what the target has of a thread."""
+    query = partial(list_rows, query=ListQuery(thread=thread))
+    return {(ns, checkpoint_id) for _, ns, checkpoint_id in target._file.read(query)}  # noqa: SLF001  # as above
+
+
+def _config(key: tuple[str, str, str | None], **more: str) -> RunnableConfig:
+    named = {} if key[2] is None else {"checkpoint_id": key[2]}
+    return {"configurable": {"thread_id": key[0], "checkpoint_ns": key[1], **named, **more}}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Import from a database into another one, or into a file; return 0 when it is done."""
+    parser = argparse.ArgumentParser(prog="python -m reme_langchain.import_checkpoints", description=main.__doc__)
+    parser.add_argument("source", help="postgresql://... of langgraph-checkpoint-postgres; only read")
+    parser.add_argument("target", help="postgresql://..., or the path of a folder or file, of a ReMeSaver")
+    parser.add_argument("--thread", action="append", help="only this thread; may be repeated")
+    parser.add_argument(
+        "--allow", action="append", default=[], metavar="MODULE:NAME", help="a class to be rebuilt; see ReMeSaver"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="write nothing, and say what would be done")
+    given = parser.parse_args(arguments)
+    try:
+        allow = [(module, name) for module, _, name in (text.partition(":") for text in given.allow)]
+        with ReMeSaver(given.target, allow=allow) as target:
+            run = partial(import_checkpoints, given.source, target, threads=given.thread, dry_run=given.dry_run)
+            done = run()
+    except (ReMeError, TypeError) as exc:
+        sys.stderr.write(f"{exc}\n")
+        return 1
+    what = "would import" if given.dry_run else "imported"
+    there = f", {done.present} were there" if done.present else ""
+    sys.stdout.write(f"{what} {done.imported} checkpoints of {done.threads} threads{there}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

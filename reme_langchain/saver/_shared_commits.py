@@ -1,0 +1,122 @@
+"""Commits of a saver to a file: works that come while the file is busy share the next transaction."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from reme_core import Database, SqlConnection
+from reme_core.errors import ReMeError
+from reme_langchain.saver._message_blobs import KnownDigests
+
+T = TypeVar("T")
+
+
+class _Transaction(SqlConnection, Protocol):
+    @property
+    def in_transaction(self) -> bool: ...
+
+
+class SharedCommits:
+    """Runs works in turn in the one thread that writes to a file."""
+
+    def __init__(self, database: Database, key: bytes) -> None:
+        """Take the file, whose tables are made, and the key of its digests."""
+        self._database = database
+        self._known = KnownDigests(key)
+        self._gate = threading.Lock()
+        self._waiting: list[_Write] = []
+        self._submitting = threading.Lock()
+        self._last: Future[None] | None = None
+
+    def begin(self, work: Callable[[SqlConnection, KnownDigests], T], thread: str | None) -> Future[T]:
+        """Begin a work; what came of it is on disk when the future has its result."""
+        del thread  # a transaction is alone with the file
+        done: Future[T] = Future()
+        done.set_running_or_notify_cancel()  # what was asked for is done, also where nobody waits any more
+        self._add(_Write(work, done))
+        return done
+
+    def _add(self, write: _Write) -> None:
+        """Begin a write. What comes while the file is busy with a commit shares the next transaction."""
+        with self._gate:
+            self._waiting.append(write)
+            is_first = len(self._waiting) == 1
+        if is_first:
+            self._submit()
+
+    def _taken(self) -> list[_Write]:
+        with self._gate:
+            taken, self._waiting = self._waiting, []
+        return taken
+
+    def _submit(self) -> None:
+        taken: list[_Write] = []
+        before: Future[None] | None = None
+
+        def run(connection: _Transaction) -> None:
+            taken.extend(self._taken())
+            self._run(connection, taken, last_was_kept=before is None or before.exception() is None)
+
+        def answer(committed: Future[None]) -> None:  # whoever submits work here waits for a fork that waits for this
+            failure = committed.exception()
+            for write in taken or self._taken():
+                write.answer(failure)
+
+        try:
+            with self._submitting:  # so the transaction before is known when this one runs
+                before, self._last = self._last, None
+                self._last = committed = self._database.submit_write(run)
+        except ReMeError as exc:  # closed; it is raised where each of them waits
+            for write in self._taken():
+                write.answer(exc)
+        else:
+            committed.add_done_callback(answer)
+
+    def _run(self, connection: _Transaction, writes: list[_Write], *, last_was_kept: bool) -> None:
+        """Run the works in one transaction: begun anew without one that fails, as SQLite may have ended it."""
+        known, going = self._known, writes
+        while True:
+            for write in going:
+                known.begin(_removals(connection), last_was_kept=last_was_kept)
+                last_was_kept = True
+                try:
+                    with self._database.mapped_errors:
+                        write.result = write.work(connection, known)
+                except Exception as exc:  # noqa: BLE001  # it is raised where its caller waits
+                    write.error = exc
+                    break
+            else:
+                return
+            going = [other for other in going if other.error is None]
+            known.forget()
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            connection.execute("BEGIN IMMEDIATE")
+
+
+@dataclass(eq=False, slots=True)
+class _Write:
+    """A work of one caller, and what came of it."""
+
+    work: Callable[[SqlConnection, KnownDigests], Any]
+    done: Future[Any]
+    result: Any = None
+    error: Exception | None = None
+
+    def answer(self, failure: BaseException | None) -> None:
+        """Tell the caller; failure: that of the whole transaction, if it failed."""
+        error = failure if self.error is None else self.error
+        if error is None:
+            self.done.set_result(self.result)
+        else:
+            self.done.set_exception(error)
+
+
+def _removals(connection: SqlConnection) -> int:
+    """Return the counter that every transaction raises which removes something, of whatever process."""
+    (removals,) = connection.execute("SELECT value FROM langgraph_meta WHERE name = 'removals'").fetchone()
+    return int(removals)
