@@ -225,7 +225,8 @@ class PostgresDatabase:
                     threads.pool.drop_idle()
                 except psycopg.Error as exc:
                     # A server that never was there, or refuses a role, is told at once: the URL may be wrong.
-                    if is_lost(exc, writes=kind != "read") and threads.is_prepared and time.monotonic() < deadline:
+                    is_known = threads.is_prepared or exc.sqlstate is not None
+                    if is_lost(exc, writes=kind != "read") and is_known and time.monotonic() < deadline:
                         threads.pool.drop_idle()
                     elif is_overtaken(exc) and meetings < (_CLASHES if is_clash(exc) else _MEETINGS):
                         meetings += 1

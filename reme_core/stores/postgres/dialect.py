@@ -6,6 +6,7 @@ from indexes over arrays or text-search vectors, and a scope's rows are few enou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import ClassVar, Final, cast
@@ -118,9 +119,22 @@ class PostgresDialect:
                 return f"json_typeof{found} = 'null'", [key]
             case bool():
                 return f"{found}::text = ?", [key, "true" if value else "false"]
+            case float() if not math.isfinite(value):
+                return "false", []  # JSON has no such number
             case int() | float():
-                number = f"CASE json_typeof{found} WHEN 'number' THEN {found}::text::numeric END"
-                return f"{number} = ?::text::numeric", [key, key, repr(value)]
+                # Exactly, as SQLite and Python do: a whole number as it stands, another one as the float that it is.
+                whole = str(int(value)) if value == int(value) else None
+                as_float = repr(float(value)) if value == float(value) else None
+                is_equal = (
+                    f"CASE WHEN {found}::text ~ '[.eE]' THEN {found}::text::float8 = ?::text::float8"
+                    f" ELSE {found}::text::numeric = ?::text::numeric END"
+                )
+                return f"CASE json_typeof{found} WHEN 'number' THEN {is_equal} ELSE false END", [
+                    *[key] * 3,
+                    as_float,
+                    key,
+                    whole,
+                ]
             case _:
                 text = "body::json -> 'metadata' ->> ?::text"
                 return f"json_typeof{found} = 'string' AND {text} = ?", [key, key, value]

@@ -60,7 +60,8 @@ class ConnectionPool:
         """Make a connection (psycopg.Error)."""
         parts = {**_ALIVE, "application_name": "reme", "connect_timeout": str(round(self._settings.connect_timeout_s))}
         raw: RawConnection = psycopg.connect(
-            **{**parts, **self._settings.parameters()},  # type: ignore[arg-type]  # libpq's names, all of them texts
+            # libpq's names, all of them texts; `adapters` writes and reads UTF-8, whatever role or URL ask for.
+            **{**parts, **self._settings.parameters(), "client_encoding": "UTF8"},  # type: ignore[arg-type]
             autocommit=True,  # transactions are begun in one message, see `Beginning`
             prepare_threshold=self._settings.prepare_threshold,
             context=_Context(self._adapters),

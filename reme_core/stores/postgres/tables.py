@@ -35,6 +35,12 @@ _TEXT = 'text COLLATE "C" NOT NULL'
 _OF_SCOPE = "scope bigint NOT NULL DEFAULT reme_scope()"
 _OF_SPACE = 'memory_space text COLLATE "C" NOT NULL DEFAULT reme_space()'
 
+
+def _digest_of(column: str) -> str:
+    """Return a column by which a text is found that may be longer than an index takes (2,704 bytes)."""
+    return f"{column}_digest bytea NOT NULL GENERATED ALWAYS AS (reme_digest({column})) STORED"
+
+
 _FUNCTIONS = (
     # The boundary of the transaction; NULL where none was set, which equals nothing.
     """CREATE FUNCTION reme_scope() RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
@@ -42,6 +48,9 @@ _FUNCTIONS = (
             THEN current_setting('reme.scope', true)::bigint END $$""",
     """CREATE FUNCTION reme_space() RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
         SELECT nullif(current_setting('reme.space', true), '') $$""",
+    # 160 bits of a text of any length: what an index holds of it; see translate.py. The encoding is UTF8 for good.
+    """CREATE FUNCTION reme_digest(said text) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+        RETURN substr(sha256(convert_to(said, 'UTF8')), 1, 20)""",
     # Begins a transaction: settings, boundary and locks. The scope is looked for behind its lock, in a snapshot of its
     # own: the writer before this one may have made it. A process that was stopped holds a lock no longer than a
     # statement may take. What is acknowledged is on disk, whatever the server's setting is. A reader is told how far
@@ -52,6 +61,7 @@ _FUNCTIONS = (
         PERFORM set_config('search_path', path, true), set_config('statement_timeout', statement_ms, true),
             set_config('lock_timeout', lock_ms, true),
             set_config('idle_in_transaction_session_timeout', statement_ms, true),
+            set_config('row_security', 'on', true),
             set_config('reme.space', space, true), set_config('reme.user', coalesce(user_name, ''), true);
         IF own_locks IS NOT NULL THEN
             IF shared_lock IS NOT NULL THEN
@@ -69,7 +79,8 @@ _FUNCTIONS = (
         IF user_name IS NULL THEN
             PERFORM set_config('reme.scope', CASE WHEN space = '' THEN '' ELSE '*' END, true);
         ELSE
-            SELECT scope INTO number FROM {schema}.scopes WHERE memory_space = space AND user_id = user_name;
+            SELECT scope INTO number FROM {schema}.scopes
+                WHERE memory_space = space AND user_id_digest = {schema}.reme_digest(user_name);
             PERFORM set_config('reme.scope', coalesce(number, 0)::text, true);
             IF kind = 'read' AND number IS NOT NULL THEN
                 newest := ARRAY[ -- each along the index
@@ -106,6 +117,11 @@ _FUNCTIONS = (
                     WHERE at < now() - interval '7 days' FOR UPDATE SKIP LOCKED);
             END IF;
         END IF; END $$""",
+    # Whether a path lies in [first, behind); its beginning is what is indexed.
+    """CREATE FUNCTION reme_within(path text, path_start text, first text, behind text) RETURNS boolean
+        LANGUAGE sql IMMUTABLE PARALLEL SAFE
+        RETURN path_start COLLATE "C" >= left(first, 128) AND path_start COLLATE "C" <= left(behind, 128)
+            AND path COLLATE "C" >= first AND path COLLATE "C" < behind""",
     # As substr, of the text as it was before U+0000 and U+0001 were escaped; see adapters.py.
     r"""CREATE FUNCTION reme_substr(said text, first bigint, chars bigint) RETURNS text
         LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -121,10 +137,15 @@ _TABLES = (
     "CREATE TABLE last_writes (writer text PRIMARY KEY, signature bigint NOT NULL, at timestamptz NOT NULL)",
     f"CREATE TABLE meta (key {_TEXT} PRIMARY KEY, value {_TEXT})",
     f"""CREATE TABLE scopes (
-        scope {_ID} PRIMARY KEY, memory_space {_TEXT}, user_id {_TEXT}, UNIQUE (memory_space, user_id))""",
+        scope {_ID} PRIMARY KEY, memory_space {_TEXT}, user_id {_TEXT}, {_digest_of("user_id")},
+        UNIQUE (memory_space, user_id_digest))""",
     # Files beside the database, by the name of their machine; and those whose scope was erased, until they are gone.
-    f"CREATE TABLE scope_files (scope bigint NOT NULL, host {_TEXT}, path {_TEXT}, PRIMARY KEY (scope, host, path))",
-    f"CREATE TABLE files_left ({_OF_SPACE}, host {_TEXT}, path {_TEXT}, PRIMARY KEY (memory_space, host, path))",
+    f"""CREATE TABLE scope_files (
+        scope bigint NOT NULL, host {_TEXT}, path {_TEXT}, {_digest_of("path")},
+        PRIMARY KEY (scope, host, path_digest))""",
+    f"""CREATE TABLE files_left (
+        {_OF_SPACE}, host {_TEXT}, path {_TEXT}, {_digest_of("path")},
+        PRIMARY KEY (memory_space, host, path_digest))""",
     f"""CREATE TABLE sessions (
         session {_ID}, scope bigint NOT NULL, session_id {_TEXT}, PRIMARY KEY (session, scope),
         UNIQUE (scope, session_id))""",
@@ -164,7 +185,7 @@ _TABLES = (
         reason text NOT NULL, run_id text COLLATE "C", actor text NOT NULL, at text NOT NULL,
         PRIMARY KEY (sequence, scope))""",
     "CREATE INDEX events_by_memory ON events (scope, memory_id, sequence)",
-    "CREATE INDEX events_by_run ON events (scope, run_id, sequence) WHERE run_id IS NOT NULL",
+    "CREATE INDEX events_by_run ON events USING hash (run_id) WHERE run_id IS NOT NULL",  # of any length
     f"""CREATE TABLE jobs (
         job {_ID}, scope bigint NOT NULL, job_id {_TEXT}, origin bytea NOT NULL, kind {_TEXT}, state {_TEXT},
         created bigint NOT NULL, due bigint NOT NULL, body text NOT NULL, PRIMARY KEY (job, scope),
@@ -200,11 +221,15 @@ _TABLES = (
         ON tool_calls (scope, tool_name, created, call) INCLUDE (success, time_cost, token_cost)""",
     "CREATE INDEX tool_calls_by_age ON tool_calls (scope, created, call)",
     f"""CREATE TABLE item_namespaces (
-        ns {_ID}, memory_space {_TEXT}, path {_TEXT}, PRIMARY KEY (ns, memory_space), UNIQUE (memory_space, path))""",
+        ns {_ID}, memory_space {_TEXT}, path {_TEXT}, {_digest_of("path")},
+        path_start text COLLATE "C" NOT NULL GENERATED ALWAYS AS (left(path, 128)) STORED,
+        PRIMARY KEY (ns, memory_space), UNIQUE (memory_space, path_digest))""",
+    "CREATE INDEX item_namespaces_by_path ON item_namespaces (memory_space, path_start)",
     f"""CREATE TABLE items (
-        item {_ID}, ns bigint NOT NULL, key {_TEXT}, created bigint NOT NULL, updated bigint NOT NULL,
+        item {_ID}, ns bigint NOT NULL, key {_TEXT}, {_digest_of("key")},
+        created bigint NOT NULL, updated bigint NOT NULL,
         expires bigint, ttl bigint, memory_row bigint, value text NOT NULL, erased_with bigint, {_OF_SPACE},
-        PRIMARY KEY (item, memory_space), UNIQUE (ns, key, memory_space))""",
+        PRIMARY KEY (item, memory_space), UNIQUE (ns, key_digest, memory_space))""",
     "CREATE INDEX items_by_update ON items (ns, updated DESC, item)",
     """CREATE UNIQUE INDEX items_by_memory ON items (memory_row, memory_space) WHERE memory_row IS NOT NULL""",
     "CREATE INDEX items_by_expiry ON items (memory_space, expires) WHERE expires IS NOT NULL",

@@ -335,6 +335,7 @@ def list_page(connection: SqlConnection, scope: Scope, query: ListMemories) -> M
 @reading_rows()
 def list_events(connection: SqlConnection, scope: Scope, query: EventQuery) -> list[Event]:
     """Return events, oldest first."""
+    check_limit(query.limit)
     number = find_scope(connection, scope)
     if number is None:
         return []
