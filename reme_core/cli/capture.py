@@ -15,12 +15,11 @@ from pathlib import Path
 from reme_core.cli.transcripts import Transcript
 from reme_core.errors import InvalidInputError
 from reme_core.jobs.job_runner import JobRunner
-from reme_core.ports import FindMessages, SummaryRequest
+from reme_core.ports import FindMessages, Store, SummaryRequest
 from reme_core.remember.summarizer import DistillingSummarizer, VerbatimSummarizer
 from reme_core.schema import Message, Scope
 from reme_core.schema.plain import usable_id
 from reme_core.schema.times import SystemClock
-from reme_core.stores.local.store import LocalStore
 
 MAX_BYTES = 1 << 30
 """A transcript is at most 1 GiB: it is read into memory."""
@@ -52,7 +51,7 @@ class Captured:
 
 
 async def capture(
-    store: LocalStore,
+    store: Store,
     scope: Scope,
     source: str,
     *,

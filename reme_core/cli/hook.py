@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from reme_core.cli.capture import Captured
+    from reme_core.ports import Store
     from reme_core.schema import Scope
-    from reme_core.stores.local.store import LocalStore
 
 # The names that clients give their events: Claude Code and Codex, Cursor.
 _BEGINS = frozenset({"SessionStart", "sessionStart"})
@@ -73,6 +73,8 @@ def _parser(command: str) -> argparse.ArgumentParser:
     parser.add_argument("--user", "-u", default=variables.get("REME_USER"), help="Whose memory [env: REME_USER]")
     parser.add_argument("--space", default=variables.get("REME_SPACE") or "default", help="[env: REME_SPACE]")
     parser.add_argument("--dir", default=variables.get("REME_DIR") or ".reme", help="[env: REME_DIR]")
+    url = variables.get("REME_DATABASE_URL") or None
+    parser.add_argument("--database-url", default=url, help="A database instead of the file [env: REME_DATABASE_URL]")
     wait = variables.get("REME_WAIT") or str(_WAIT_S[command])
     parser.add_argument("--wait", type=float, default=wait, help="Seconds to wait for who is writing [env: REME_WAIT]")
     parser.add_argument("--no-llm", action="store_true", help="Leave no jobs for a chat model.")
@@ -150,7 +152,7 @@ async def _capture_event(options: argparse.Namespace, event: _Event) -> None:
 
 async def _recall(options: argparse.Namespace, event: _Event) -> str:
     scope = _scope(options)
-    if not _file(options).is_file():
+    if not options.database_url and not _file(options).is_file():
         return ""
     from reme_core.cli import recall  # noqa: PLC0415  # nothing is loaded for nothing
 
@@ -216,7 +218,14 @@ def _file(options: argparse.Namespace) -> Path:
     return Path(options.dir).expanduser() / FILE_NAME
 
 
-def _store(options: argparse.Namespace) -> LocalStore:
+def _store(options: argparse.Namespace) -> Store:
+    if options.database_url:
+        from reme_core.stores import PostgresStore  # noqa: PLC0415  # as below
+
+        limit_s = max(options.wait, 1.0)
+        return PostgresStore(
+            options.database_url, lock_timeout_s=options.wait, connect_timeout_s=limit_s, retry_s=options.wait
+        )
     from reme_core.stores.local.store import LocalStore  # noqa: PLC0415  # it takes longer than all else
 
     return LocalStore(_file(options), busy_timeout_s=options.wait)

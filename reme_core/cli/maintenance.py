@@ -11,7 +11,16 @@ from typing import Annotated
 import typer
 
 from reme_core.cli.exits import ExitCode
-from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Json, of_the_file, of_the_space
+from reme_core.cli.options import (
+    DEFAULT_FOLDER,
+    DEFAULT_WAIT_S,
+    CommonOptions,
+    DatabaseUrl,
+    Folder,
+    Json,
+    of_the_file,
+    of_the_space,
+)
 from reme_core.cli.output import Output, counted, listed
 from reme_core.errors import InvalidInputError
 from reme_core.schema import Cost, FileCheck, Usage
@@ -41,12 +50,21 @@ def restore(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A copy that reme backup wrote.")],
     *,
     folder: Folder = DEFAULT_FOLDER,
+    database_url: DatabaseUrl = None,
     as_json: Json = False,
 ) -> int:
     """Put a copy in the place of the memory file, which nobody may have open; what was there is kept beside it."""
     from reme_core.stores import restore_file  # noqa: PLC0415  # help is shown without it
 
-    where = CommonOptions(user=None, shared=False, space="default", folder=folder, wait_s=DEFAULT_WAIT_S)
+    where = CommonOptions(
+        user=None,
+        shared=False,
+        space="default",
+        folder=folder,
+        wait_s=DEFAULT_WAIT_S,
+        database_url=database_url or None,
+    )
+    where.check_no_database()
     output = Output(as_json=as_json)
     where.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = restore_file(Path(file).expanduser(), where.file)

@@ -274,6 +274,7 @@ def _told_erased(erased: Erased) -> list[str]:
         lines.append(f"rows of adapters: {rows}")
     if erased.files:
         lines.append(f"files beside the store: {erased.files}")
+    lines += [f"still there, on another machine: {one_line(file)}" for file in erased.files_elsewhere]
     if erased.pages_cleared:
         lines.append("nothing of it is left in the pages of the file")
     if erased.index_cleared:
@@ -297,8 +298,12 @@ async def stats(where: CommonOptions, output: Output) -> int:
     async with where.existing() as (memory, whose):
         counts = await memory.stats(**whose)
     size = sum(path.stat().st_size for path in where.file.parent.glob(f"{where.file.name}*"))
+    in_file = where.database_url is None
     if output.as_json:
-        output.value({**counts.model_dump(mode="json"), "file": str(where.file), "file_bytes": size})
+        told = counts.model_dump(mode="json")
+        if in_file:
+            told |= {"file": str(where.file), "file_bytes": size}
+        output.value(told)
         return ExitCode.DONE
     by_type = ", ".join(f"{count} {kind}" for kind, count in counts.current_memories.items())
     sessions = counted(counts.sessions, "session")
@@ -312,7 +317,7 @@ async def stats(where: CommonOptions, output: Output) -> int:
             "jobs": f"{counts.jobs}{f' ({counts.dead_jobs} dead)' if counts.dead_jobs else ''}",
             "offloads": f"{counts.offloads} ({counts.offload_bytes:,} bytes)",
             "tool calls": str(counts.tool_calls),
-            "file": f"{where.file} ({size:,} bytes, all users)",
+            **({"file": f"{where.file} ({size:,} bytes, all users)"} if in_file else {}),
         }
     )
     return ExitCode.DONE

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from reme_core.models.defaults import CharacterTokenCounter
-from reme_core.ports import FindMessages, ListMemories, MemoryFilter, RetrieveRequest
+from reme_core.ports import FindMessages, ListMemories, MemoryFilter, RetrieveRequest, Store
 from reme_core.recall.simple_retriever import SimpleRetriever
 from reme_core.retrieval.hits import hit_of_memory, hit_of_message, word_share
 from reme_core.schema import Hit, MemoryType, Scope, StoredMessage
 from reme_core.schema.hits import found_text
-from reme_core.stores.local.store import LocalStore
 from reme_core.text import estimate_tokens, query_terms
 
 PROMPT_TOKENS = 400
@@ -30,7 +29,7 @@ _RECENT = 60
 _SPOKEN = frozenset({"user", "assistant"})
 
 
-async def text_for_prompt(store: LocalStore, scope: Scope, prompt: str, *, session_id: str | None) -> str:
+async def text_for_prompt(store: Store, scope: Scope, prompt: str, *, session_id: str | None) -> str:
     """Return what is known and fits a prompt, quoted as data; "" where nothing does.
 
     What was said in the running session is in front of the agent already, and what tools were asked and answered is no
@@ -51,7 +50,7 @@ async def text_for_prompt(store: LocalStore, scope: Scope, prompt: str, *, sessi
     return found_text(_first(fitting, PROMPT_TOKENS), max_chars=_MOST_CHARS)
 
 
-async def text_for_session(store: LocalStore, scope: Scope, *, session_id: str | None) -> str:
+async def text_for_session(store: Store, scope: Scope, *, session_id: str | None) -> str:
     """Return who the user is and what was said last, oldest first, quoted as data; "" where nothing is known."""
     about = ListMemories(filter=MemoryFilter(types=_PROFILE), limit=_CANDIDATES)
     memories = (await store.list_memories(scope, about)).memories

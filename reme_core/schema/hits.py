@@ -292,7 +292,9 @@ class Erased(MappingModel):
             notes of what models cost.
         adapter_rows: Rows of tables of adapters, such as threads and checkpoints, by table.
         files: Files beside the store: drafts of exports, and what adapters keep outside of it.
-        pages_cleared: Whether the pages of the file hold nothing of it any more.
+        files_elsewhere: Files that another machine has noted, as `machine:path`: they are still there.
+        pages_cleared: Whether the pages of the file hold nothing of it any more. PostgreSQL clears its own later, by
+            VACUUM; logs and backups are the operator's part.
         index_cleared: Whether the vector engine beside the file holds nothing of it any more; None: there is none.
         left_to_operator: What whoever runs a server has to do until nothing of it can be read anywhere.
     """
@@ -308,6 +310,7 @@ class Erased(MappingModel):
     store_items: int = 0
     adapter_rows: dict[str, int] = Field(default_factory=dict)
     files: int = 0
+    files_elsewhere: list[str] = Field(default_factory=list)
     pages_cleared: bool = False
     index_cleared: bool | None = None
     left_to_operator: tuple[str, ...] = ()

@@ -91,8 +91,10 @@ def test_commands_keep_and_find_in_the_database(reme: Reme, in_env: str, tmp_pat
     assert "green tea" in reme("list").out
     assert reme("users", "--json").value == {"users": [{"user_id": "ana", "memories": 1, "messages": 0}]}
     assert "green tea" not in reme("list", "--user", "bob").out
+    assert "memory.db" not in reme("stats").out
+    assert "file" not in reme("stats", "--json").value
     assert list(tmp_path.iterdir()) == []
-    for command in (("backup", "copy.db"), ("check",), ("spaces",)):
+    for command in (("backup", "copy.db"), ("check",), ("spaces",), ("restore", "copy.db")):
         refused = reme(*command)
         assert refused.code == ExitCode.BAD_INPUT
         assert "REME_DATABASE_URL" in refused.err

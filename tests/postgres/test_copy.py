@@ -106,8 +106,8 @@ async def local(tmp_path: Path) -> AsyncIterator[LocalStore]:
 
 
 @pytest.fixture
-async def remote(shared_url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(shared_url)
+async def remote(url: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url)  # of its own: numbers are kept where none was given before
     yield store
     await store.close()
 

@@ -26,9 +26,11 @@ from reme_core.errors import (
 )
 from reme_core.schema import Scope
 from reme_core.stores.postgres.adapters import escape, unescape
+from reme_core.stores.postgres.connection import PgConnection
 from reme_core.stores.postgres.database import PostgresDatabase
 from reme_core.stores.postgres.settings import ServerSettings
 from reme_core.stores.postgres.translate import translate
+from reme_core.stores.sql.connection import ItemsWithin
 from tests.support.postgres_server import PASSWORD, TestServer
 
 ANNA, BOB = (Scope(memory_space="space", user_id=name) for name in ("anna", "bob"))
@@ -263,7 +265,7 @@ async def test_an_error_within_a_transaction_that_work_swallows_is_told(db: Post
     def work(connection: Any) -> None:
         add(connection, ANNA, "lost")
         with pytest.raises(psycopg.Error):
-            connection.execute("SELECT 1 / 0")
+            connection.execute("SELECT 1 / 0").fetchone()
 
     with pytest.raises(Exception, match="nothing was written"):
         await db.write(work, within=ANNA)
@@ -295,16 +297,17 @@ async def test_a_commit_whose_answer_is_lost_is_neither_repeated_nor_dropped(
     commit = PostgresDatabase._commit
     cuts = 0
 
-    def cut(self: PostgresDatabase, raw: Any, statement: bytes) -> None:
+    def cut(self: PostgresDatabase, connection: PgConnection, writer: str, signature: int) -> None:
         nonlocal cuts
         cuts += 1
         if cuts > 1:
-            return commit(self, raw, statement)
+            return commit(self, connection, writer, signature)
+        (pid,) = connection.execute("SELECT pg_backend_pid()").fetchone() or (0,)
         if arrived:
-            commit(self, raw, statement)
+            commit(self, connection, writer, signature)
         with psycopg.connect(server.url, autocommit=True) as admin:
-            admin.execute("SELECT pg_terminate_backend(%s, 5000)", (raw.info.backend_pid,))
-        return commit(self, raw, statement)
+            admin.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+        return commit(self, connection, writer, signature)
 
     monkeypatch.setattr(PostgresDatabase, "_commit", cut)
     tries = 0
@@ -319,23 +322,51 @@ async def test_a_commit_whose_answer_is_lost_is_neither_repeated_nor_dropped(
     assert await db.read(names, within=ANNA) == (["try 1"] if arrived else ["try 2"])
 
 
-async def test_a_read_whose_end_is_lost_is_done_again(
-    db: PostgresDatabase, server: TestServer, monkeypatch: pytest.MonkeyPatch
+async def test_nobody_waits_for_the_end_of_a_read_and_its_loss_harms_no_later_one(
+    db: PostgresDatabase, server: TestServer
 ) -> None:
-    commit = PostgresDatabase._commit
-    tries = 0
+    await db.write(lambda c: add(c, ANNA, "there"), within=ANNA)
+    for _ in range(3):
+        ids = await db.read(lambda c: c.execute("SELECT pg_backend_pid()").fetchall(), within=ANNA)
+        with psycopg.connect(server.url, autocommit=True) as admin:
+            admin.execute("SELECT pg_terminate_backend(%s, 5000)", ids[0])
+        assert await db.read(names, within=ANNA) == ["there"]
 
-    def cut(self: PostgresDatabase, raw: Any, statement: bytes) -> None:
-        nonlocal tries
-        tries += 1
-        if tries == 1:
-            with psycopg.connect(server.url, autocommit=True) as admin:
-                admin.execute("SELECT pg_terminate_backend(%s, 5000)", (raw.info.backend_pid,))
-        commit(self, raw, statement)
 
-    monkeypatch.setattr(PostgresDatabase, "_commit", cut)
-    assert await db.read(names, within=ANNA) == []
-    assert tries == 2
+async def test_writers_of_items_wait_for_those_of_the_same_namespace_alone(
+    opened: Callable[..., PostgresDatabase], shared_url: str
+) -> None:
+    """While one holds (a) and the memories of Anna, others write (b) and Bob's; (a) and Anna's wait."""
+    holder, other = opened(shared_url), opened(shared_url, lock_timeout_s=0.2)
+    held, let_go = threading.Event(), threading.Event()
+
+    def hold(_: object) -> None:
+        held.set()
+        let_go.wait(20)
+
+    holding = holder.submit_write(hold, within=ItemsWithin("space", ("a",), (ANNA,)))
+    await asyncio.to_thread(held.wait, 20)
+    free = [ItemsWithin("space", ("b",), (BOB,)), ItemsWithin("space"), BOB, ItemsWithin("abroad", ("a",), (ABROAD,))]
+    for within in free:
+        await other.write(lambda _: None, within=within)
+    taken = [ItemsWithin("space", ("b", "a")), ItemsWithin("space", ("b",), (ANNA,)), ANNA, "space"]
+    for within in taken:
+        with pytest.raises(StoreUnavailableError, match="lock_timeout_s"):
+            await other.write(lambda _: None, within=within)
+    let_go.set()
+    await asyncio.wrap_future(holding)
+    for within in (*free, *taken):
+        await other.write(lambda _: None, within=within)
+
+
+async def test_what_frees_room_may_take_longer_than_a_statement(
+    opened: Callable[..., PostgresDatabase], shared_url: str
+) -> None:
+    db = opened(shared_url, statement_timeout_s=0.05)
+    slow = "SELECT pg_sleep(0.1)"
+    await db.write(lambda c: c.execute(slow), within=ANNA, frees=True)
+    with pytest.raises(StoreUnavailableError):
+        await db.write(lambda c: c.execute(slow), within=ANNA)
 
 
 async def test_a_slow_statement_and_a_held_lock_are_told_as_unavailable(

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import shutil
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
+from unittest.mock import patch
 
 import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier, Literal
 
-from reme_core.ports import AppendMessages, DeleteMemory, ItemAddress, PutItem, PutMemory, PutOffloads, WriteItems
+from reme_core.errors import StoreAccessError
+from reme_core.ports import (
+    AppendMessages,
+    DeleteMemory,
+    GetItems,
+    ItemAddress,
+    PutItem,
+    PutMemory,
+    PutOffloads,
+    WriteItems,
+)
 from reme_core.schema import Job, OffloadRecord, Scope, ToolCallResult, Usage
 from reme_core.steps.costs import CostBook
 from reme_core.stores import PostgresStore
+from reme_core.stores.postgres import erasure
 from reme_core.stores.postgres.tables import SCOPED
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.connection import SqlConnection
@@ -136,3 +149,66 @@ async def test_rows_of_adapters_go_with_their_scope(store: PostgresStore) -> Non
     assert erased.adapter_rows == {"adapter_notes": 2}
     notes = "SELECT said FROM adapter_notes"
     assert await store.database.read(lambda c: c.execute(notes).fetchall(), within=None) == [("bob",)]
+
+
+async def test_a_file_of_another_machine_is_told_and_removed_there(
+    store: PostgresStore, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for scope in (ALICE, BOB):
+        await store.put(scope, batch(memory("fact", scope=scope)))
+    for path, machine in ((here, "desk"), (there, "server")):
+        path.write_text("secret")
+        monkeypatch.setattr(erasure, "node", lambda machine=machine: machine)
+        await store.note_file(ALICE, path)
+
+    monkeypatch.setattr(erasure, "node", lambda: "desk")
+    erased = await store.erase(ALICE)
+
+    assert erased.files == 1
+    assert erased.files_elsewhere == [f"server:{there}"]
+    assert not here.exists()
+    assert there.exists()
+    monkeypatch.setattr(erasure, "node", lambda: "server")
+    await store.note_file(BOB, tmp_path / "of bob")
+    assert not there.exists()
+    assert (await store.erase(ALICE)).files_elsewhere == []
+
+
+async def test_a_file_that_stays_is_removed_by_the_next_call(store: PostgresStore, tmp_path: Path) -> None:
+    await store.put(ALICE, batch(memory("fact")))
+    refused = tmp_path / "refused"
+    refused.mkdir()
+    await store.note_file(ALICE, refused)
+    failing = patch.object(shutil, "rmtree", side_effect=PermissionError(13, "Permission denied"))
+    with failing, pytest.raises(StoreAccessError, match="refused"):
+        await store.erase(ALICE)
+
+    assert (await store.count(ALICE)).memories == 0
+    assert refused.exists()
+    await store.erase(ALICE)
+    assert not refused.exists()
+
+
+async def test_items_of_a_user_in_other_spaces_go_with_the_user(
+    store: PostgresStore, server: TestServer, database: str
+) -> None:
+    def item(space: str, owner: Scope, key: str) -> Awaitable[None]:
+        address = ItemAddress(namespace=("notes", key), key=key)
+        put = PutItem(address=address, value={"said": key}, vectors=random_unit(1)[None], owner=owner)
+        return store.write_items(space, WriteItems(writes=[put], at=NOW))
+
+    for space in ("space", "service", "third"):
+        await item(space, ALICE, "alice")
+        await item(space, BOB, "bob")
+
+    assert (await store.erase(ALICE)).store_items == 3
+
+    with psycopg.connect(server.url_of(database, admin=True)) as admin:
+        for table in ("items", "item_vectors", "item_namespaces"):
+            count = SQL("SELECT memory_space, count(*) FROM reme.{} GROUP BY 1 ORDER BY 1").format(Identifier(table))
+            assert admin.execute(count).fetchall() == [("service", 1), ("space", 1), ("third", 1)], table
+    address = ItemAddress(namespace=("notes", "bob"), key="bob")
+    (found,) = await store.get_items("third", GetItems(addresses=[address], at=NOW))
+    assert found is not None
+    assert found.value == {"said": "bob"}

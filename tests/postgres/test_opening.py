@@ -25,7 +25,9 @@ from tests.support.postgres_server import ROLE, TestServer
 ANNA = Scope(memory_space="space", user_id="anna")
 SPREAD_BY = {
     "row_changes": "owner",
-    **dict.fromkeys(("item_namespaces", "items", "item_vectors", "new_vectors", *OF_SPACE), "memory_space"),
+    **dict.fromkeys(
+        ("item_namespaces", "items", "item_vectors", "new_vectors", "files_left", *OF_SPACE), "memory_space"
+    ),
     **dict.fromkeys(OF_SCOPE, "erased_with"),
 }
 # Small ones that every machine of a spread database would hold a copy of.

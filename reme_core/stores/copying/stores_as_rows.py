@@ -26,7 +26,7 @@ _NOT_ADAPTERS = frozenset(
     {
         *(table.name for table in (*OF_SCOPES, ITEMS)),
         *("meta", "scopes", "item_namespaces", "item_vectors", "new_vectors", "row_changes", "row_digests"),
-        *("scope_files", "migrations", "last_writes", "offload_words"),
+        *("scope_files", "files_left", "migrations", "last_writes", "offload_words"),
         "langgraph_meta",  # a key and a version, which each store has of its own
     }
 )

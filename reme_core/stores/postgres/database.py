@@ -30,6 +30,7 @@ from reme_core.stores.postgres.failures import is_clash, is_lost, is_overtaken, 
 from reme_core.stores.postgres.migrate import open_schema
 from reme_core.stores.postgres.pool import ConnectionPool
 from reme_core.stores.postgres.settings import ServerSettings
+from reme_core.stores.sql.connection import ItemsWithin
 from reme_core.text import terms
 
 if TYPE_CHECKING:
@@ -62,14 +63,6 @@ class _LostCommitError(Exception):
         super().__init__(signature)
         self.signature = signature
         self.result = result
-
-
-def sign_and_commit(writer: str, signature: int) -> bytes:
-    """Return what notes, in a transaction that has changed something, which one it is, and commits it.
-
-    Numbers of transactions would not do: after a crash the server gives those anew whose commit it had not written.
-    """
-    return f"SELECT reme_sign('{writer}', {signature:d}); COMMIT".encode()
 
 
 def _last_signature(raw: RawConnection, writer: str) -> int | None:
@@ -194,7 +187,8 @@ class PostgresDatabase:
 
     def _place(self, within: Boundary) -> int:
         """Return which of the writing threads writes within a boundary."""
-        return lock_number(str(within)) % writing_threads(self._settings)
+        first = (within.memory_space, *within.paths[:1]) if isinstance(within, ItemsWithin) else (str(within),)
+        return lock_number(*first) % writing_threads(self._settings)
 
     def _open_threads(self) -> _Threads:
         with self._gate:
@@ -231,7 +225,8 @@ class PostgresDatabase:
                     threads.pool.drop_idle()
                 except psycopg.Error as exc:
                     # A server that never was there, or refuses a role, is told at once: the URL may be wrong.
-                    if is_lost(exc, writes=kind != "read") and threads.is_prepared and time.monotonic() < deadline:
+                    is_known = threads.is_prepared or exc.sqlstate is not None
+                    if is_lost(exc, writes=kind != "read") and is_known and time.monotonic() < deadline:
                         threads.pool.drop_idle()
                     elif is_overtaken(exc) and meetings < (_CLASHES if is_clash(exc) else _MEETINGS):
                         meetings += 1
@@ -251,34 +246,34 @@ class PostgresDatabase:
         writer = "" if beginning.kind == "read" else f"{threads.name}-{self._place(beginning.within)}"
         with threads.pool.connection() as raw:
             try:
-                scope = beginning.run(raw)
+                connection = PgConnection(raw, beginning, beginning.run(raw), self._dialect)
                 # Here, behind the lock that it held, the lost attempt has ended in one way or the other.
                 if lost is not None and _last_signature(raw, writer) == lost.signature:
                     result: T = lost.result
                 else:
-                    result = work(PgConnection(raw, beginning, scope, self._dialect))
+                    result = work(connection)
+                if not writer:
+                    connection.end_reading()
+                    return result
+                signature = next(threads.signatures)
+                try:
+                    self._commit(connection, writer, signature)
+                except _LostError as exc:
+                    raise _LostCommitError(signature, result) from exc
             except BaseException:
                 if raw.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
                     with suppress(psycopg.Error):
                         raw.execute(b"ROLLBACK")
                 raise
-            signature = next(threads.signatures)
-            try:
-                self._commit(raw, sign_and_commit(writer, signature) if writer else b"COMMIT")
-            except _LostError as exc:
-                raise _LostCommitError(signature, result) from exc
             return result
 
-    def _commit(self, raw: RawConnection, statement: bytes) -> None:
+    def _commit(self, connection: PgConnection, writer: str, signature: int) -> None:
         try:
-            cursor = raw.execute(statement, prepare=False)  # two statements
-            while cursor.nextset():
-                pass
-            done = cursor.statusmessage
+            done = connection.commit(writer, signature)
         except psycopg.errors.InFailedSqlTransaction:
             done = "ROLLBACK"
         except psycopg.Error as exc:
-            if raw.info.transaction_status == TransactionStatus.UNKNOWN:
+            if connection.is_lost:
                 raise _LostError from exc
             raise
         if done != "COMMIT":

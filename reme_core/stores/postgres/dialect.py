@@ -6,7 +6,8 @@ from indexes over arrays or text-search vectors, and a scope's rows are few enou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import ClassVar, Final, cast
 
@@ -17,7 +18,7 @@ from reme_core.errors import StoreAccessError
 from reme_core.retrieval import BoolArray, IntArray
 from reme_core.schema import Scope
 from reme_core.stores.postgres.connection import PgConnection, Stream
-from reme_core.stores.sql.connection import Boundary, PassagePostings, Statements, WordPair, WordTable
+from reme_core.stores.sql.connection import Boundary, LogKept, PassagePostings, Statements, WordPair, WordTable
 from reme_core.text import pack_terms, unpack_terms
 
 _WORDS_OF = {
@@ -63,6 +64,28 @@ class PostgresDialect:
         """Return what was looked up when the transaction began."""
         return cast("PgConnection", connection).known_scope(scope)
 
+    def known_change(self, connection: Statements, scope: Scope, layer: int) -> tuple[int, int] | None:
+        """Return what was looked up when the transaction began, if it reads."""
+        return cast("PgConnection", connection).known_change(scope, layer)
+
+    def log_changes(
+        self, connection: Statements, owner: int, layer: int, changed: Sequence[int], kept: LogKept
+    ) -> None:
+        """Have a function of the schema do it, which nobody waits for."""
+        cast("PgConnection", connection).call_later("reme_log", (owner, layer, list(changed), *kept))
+
+    def add_event(self, connection: Statements, columns: Sequence[object]) -> None:
+        """Have a function do it, as above."""
+        cast("PgConnection", connection).call_later("reme_add_event", columns)
+
+    def lock_namespaces(self, connection: Statements, namespaces: Collection[int]) -> None:
+        """Take the locks of their paths, in the order in which all take them."""
+        ours = cast("PgConnection", connection)
+        if namespaces and ours.is_of_scope:  # a writer of items has them
+            where = "WHERE ns IN (SELECT value FROM json_each(?))"
+            asked = f"SELECT memory_space, path FROM item_namespaces {where}"  # noqa: S608  # a fixed text
+            ours.lock_paths(ours.execute(asked, (str(list(namespaces)),)).fetchall())
+
     def within(self, connection: Statements, boundary: Boundary) -> AbstractContextManager[None]:
         """Set another boundary, and then the one before."""
         return cast("PgConnection", connection).within(boundary)
@@ -96,9 +119,22 @@ class PostgresDialect:
                 return f"json_typeof{found} = 'null'", [key]
             case bool():
                 return f"{found}::text = ?", [key, "true" if value else "false"]
+            case float() if not math.isfinite(value):
+                return "false", []  # JSON has no such number
             case int() | float():
-                number = f"CASE json_typeof{found} WHEN 'number' THEN {found}::text::numeric END"
-                return f"{number} = ?::text::numeric", [key, key, repr(value)]
+                # Exactly, as SQLite and Python do: a whole number as it stands, another one as the float that it is.
+                whole = str(int(value)) if value == int(value) else None
+                as_float = repr(float(value)) if value == float(value) else None
+                is_equal = (
+                    f"CASE WHEN {found}::text ~ '[.eE]' THEN {found}::text::float8 = ?::text::float8"
+                    f" ELSE {found}::text::numeric = ?::text::numeric END"
+                )
+                return f"CASE json_typeof{found} WHEN 'number' THEN {is_equal} ELSE false END", [
+                    *[key] * 3,
+                    as_float,
+                    key,
+                    whole,
+                ]
             case _:
                 text = "body::json -> 'metadata' ->> ?::text"
                 return f"json_typeof{found} = 'string' AND {text} = ?", [key, key, value]

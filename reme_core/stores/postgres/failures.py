@@ -10,6 +10,7 @@ from psycopg import errors
 from pydantic import ValidationError
 
 from reme_core.errors import (
+    ConfigurationError,
     ConflictError,
     CorruptDataError,
     InvalidInputError,
@@ -49,12 +50,25 @@ def is_clash(exc: psycopg.Error) -> bool:
     return isinstance(exc, errors.UniqueViolation)
 
 
-_REFUSALS = ("authentication failed", "no pg_hba.conf entry", "does not exist", "no password supplied", "certificate")
+_REFUSALS = (
+    "authentication failed",
+    "no pg_hba.conf entry",
+    "does not exist",
+    "no password supplied",
+    "certificate",
+    "is not permitted to log in",
+    "permission denied for database",
+)
 
 
 def _is_refused(exc: psycopg.Error) -> bool:
     # libpq tells no code of a connection that was refused: only the server's words.
     return any(words in str(exc) for words in _REFUSALS)
+
+
+def _is_unusable(exc: psycopg.Error) -> bool:
+    # What libpq says before it looks for the server.
+    return str(exc).startswith(("connection is bad: invalid", "connection is bad: definition of service"))
 
 
 @contextmanager
@@ -97,7 +111,8 @@ def mapped(exc: psycopg.Error, settings: ServerSettings) -> ReMeError:
             )
         case errors.ReadOnlySqlTransaction():
             return StoreUnavailableError(
-                f"{place} can only be read, as a standby server is: add target_session_attrs=read-write to the URL"
+                f"{place} can only be read, as a standby server is (add target_session_attrs=read-write to the URL),"
+                " or a server or role with default_transaction_read_only"
             )
         case errors.InsufficientPrivilege():
             return StoreAccessError(
@@ -111,6 +126,8 @@ def mapped(exc: psycopg.Error, settings: ServerSettings) -> ReMeError:
             return CorruptDataError(f"{place} has damaged pages ({told}): restore a backup")
         case errors.DataError() | errors.ProgramLimitExceeded():
             return InvalidInputError(f"a value can't be stored or looked for: {told}")
+        case _ if exc.sqlstate is None and _is_unusable(exc):
+            return ConfigurationError(f"url: an option of {place} can't be used: {told}")
         case _ if (exc.sqlstate is None and _is_refused(exc)) or (exc.sqlstate or "").startswith("28"):
             return StoreAccessError(f"{place} refused the connection ({told}): check role, password and database")
         case _ if is_lost(exc) or (exc.sqlstate or "").startswith("53"):

@@ -10,7 +10,7 @@ from psycopg import errors
 from psycopg.sql import SQL, Identifier
 
 from reme_core.errors import ConfigurationError, SchemaVersionError, StoreAccessError
-from reme_core.stores.postgres.connection import Beginning, PgConnection, RawConnection, lock_number
+from reme_core.stores.postgres.connection import Beginning, Begun, PgConnection, RawConnection, lock_number
 from reme_core.stores.postgres.dialect import POSTGRES
 from reme_core.stores.postgres.settings import ServerSettings
 from reme_core.stores.postgres.tables import MIGRATIONS, WALLED, Migration
@@ -233,8 +233,9 @@ def _segment(raw: RawConnection, settings: ServerSettings) -> bool:
         for table in _WITH_WORDS:  # the walls bind the owner as well; nobody else sees the tables without them
             raw.execute(f"ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY".encode())
         beginning = Beginning(settings, "freeing", None)
-        connection = PgConnection(raw, beginning, None, POSTGRES)
+        connection = PgConnection(raw, beginning, Begun(), POSTGRES)
         segment_anew(connection, partial(POSTGRES.add_words, connection), ("offload_words",))
+        connection.flush()
         raw.execute("UPDATE meta SET value = %s WHERE key = 'terms'", (str(TERMS_VERSION),))
         for table in _WITH_WORDS:
             raw.execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY".encode())

@@ -20,6 +20,8 @@ _PREPARED = 500  # statements of the shared rows: some 300
 # Source: https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
 _ALIVE = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "3", "tcp_user_timeout": "30000"}
 
+_MAY_BE_KEPT = {TransactionStatus.IDLE, TransactionStatus.ACTIVE}  # the latter while a COMMIT is under way
+
 
 class ConnectionPool:
     """Connections to one database, each used by one thread at a time. The newest idle one is taken first."""
@@ -58,7 +60,8 @@ class ConnectionPool:
         """Make a connection (psycopg.Error)."""
         parts = {**_ALIVE, "application_name": "reme", "connect_timeout": str(round(self._settings.connect_timeout_s))}
         raw: RawConnection = psycopg.connect(
-            **{**parts, **self._settings.parameters()},  # type: ignore[arg-type]  # libpq's names, all of them texts
+            # libpq's names, all of them texts; `adapters` writes and reads UTF-8, whatever role or URL ask for.
+            **{**parts, **self._settings.parameters(), "client_encoding": "UTF8"},  # type: ignore[arg-type]
             autocommit=True,  # transactions are begun in one message, see `Beginning`
             prepare_threshold=self._settings.prepare_threshold,
             context=_Context(self._adapters),
@@ -83,11 +86,17 @@ class ConnectionPool:
         self.drop_idle()
 
     def _take(self) -> RawConnection | None:
-        with self._gate:
-            return self._idle.pop()[1] if self._idle else None
+        while True:
+            with self._gate:
+                if not self._idle:
+                    return None
+                raw = self._idle.pop()[1]
+            if _has_ended(raw):
+                return raw
+            raw.close()
 
     def _give_back(self, raw: RawConnection) -> None:
-        if self._closed or raw.closed or raw.info.transaction_status != TransactionStatus.IDLE:
+        if self._closed or raw.closed or raw.info.transaction_status not in _MAY_BE_KEPT:
             raw.close()
             return
         with self._gate:
@@ -111,6 +120,14 @@ class ConnectionPool:
                 self._watch()
         for raw in old:
             raw.close()
+
+
+def _has_ended(raw: RawConnection) -> bool:
+    """Take the answer to what was sent last, the end of a reading transaction; tell whether it is one."""
+    if raw.info.transaction_status == TransactionStatus.ACTIVE:
+        while raw.pgconn.get_result() is not None:
+            pass
+    return raw.info.transaction_status == TransactionStatus.IDLE
 
 
 class _Context:

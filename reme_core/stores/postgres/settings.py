@@ -65,15 +65,11 @@ class ServerSettings:
         try:
             parts = {name: str(value) for name, value in conninfo_to_dict(self.url).items() if value is not None}
         except (ProgrammingError, UnicodeError, ValueError):
-            parts = {}
+            raise _unreadable() from None
         # A sign in a password that ends it early makes a host or a database of the rest, which would be shown.
-        if not parts or "@" in parts.get("host", "") + parts.get("dbname", "") + parts.get("port", ""):
-            msg = (
-                "url: can't be read as postgresql://user:password@host:port/database; signs such as @ : / # in a"
-                " password are written as %40 %3A %2F %23"
-            )
-            raise ConfigurationError(msg)
-        return parts
+        if "@" in parts.get("host", "") + parts.get("dbname", "") + parts.get("port", ""):
+            raise _unreadable()
+        return parts  # what is left out comes from libpq's variables (PGHOST and so on) and files
 
     @property
     def shown(self) -> str:
@@ -90,3 +86,10 @@ class ServerSettings:
             if secret:
                 text = text.replace(secret, "***")
         return text
+
+
+def _unreadable() -> ConfigurationError:
+    return ConfigurationError(
+        "url: can't be read as postgresql://user:password@host:port/database?option=...; signs such as @ : / # in a"
+        " password are written as %40 %3A %2F %23, and options are those of libpq"
+    )

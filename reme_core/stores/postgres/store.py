@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from reme_core.ports.items import SERVICE_SPACE
 from reme_core.schema import Erased, Scope
 from reme_core.stores.noted_files import remove_files
-from reme_core.stores.postgres.connection import lock_number
 from reme_core.stores.postgres.database import PostgresDatabase
 from reme_core.stores.postgres.dialect import POSTGRES
-from reme_core.stores.postgres.erasure import erase_rows, forget_file, note_file, noted_files
+from reme_core.stores.postgres.erasure import (
+    erase_rows,
+    files_left,
+    forget_file,
+    forget_left,
+    note_file,
+)
 from reme_core.stores.postgres.settings import ServerSettings
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.store import SqlStore
@@ -77,7 +81,6 @@ class PostgresStore(SqlStore):
             allow_superuser=allow_superuser,
         )
         self._server = PostgresDatabase(settings, POSTGRES)
-        self._service_lock = lock_number(settings.schema, SERVICE_SPACE)
         super().__init__(self._server, cache_bytes=cache_bytes, loading_wait_s=loading_wait_s)
 
     def __repr__(self) -> str:
@@ -90,23 +93,34 @@ class PostgresStore(SqlStore):
         return self._server
 
     async def erase(self, scope: Scope) -> Erased:
-        """Remove everything of the scope, of all layers, and the noted files that are on this machine.
+        """Remove everything of the scope, of all layers, then the noted files that are on this machine.
 
-        What deleted rows leave in pages and in the log of the server goes with its own VACUUM and checkpoints.
+        Files of other machines go when a process there notes a file or erases a scope of the same space; the answer
+        names them. What deleted rows leave in pages and in the log of the server goes with its own VACUUM and
+        checkpoints.
 
         Raises:
-            StoreAccessError: A noted file can't be removed; the rows are all still there: call again.
+            StoreAccessError: The rows are gone, and a noted file can't be removed: call again, it is still noted.
         """
-        number, files = await self._server.read(lambda c: (find_scope(c, scope), noted_files(c, scope)), within=scope)
-        # First: afterwards nothing would know of them.
-        removed = await asyncio.to_thread(remove_files, files)
-        erased = await self._server.write(lambda c: erase_rows(c, scope, self._service_lock), within=scope, frees=True)
+        number = await self._server.read(lambda c: find_scope(c, scope), within=scope)
+        erased = await self._server.write(lambda c: erase_rows(c, scope), within=scope, frees=True)
         self._forget(number)
+        removed = await self._remove_left(scope.memory_space)
         return erased.model_copy(update={"files": removed, "left_to_operator": LEFT_TO_OPERATOR})
+
+    async def _remove_left(self, memory_space: str) -> int:
+        """Remove the files of erased scopes that are on this machine (StoreAccessError); return how many there were."""
+        left = await self._server.read(files_left, within=memory_space)
+        if not left:
+            return 0
+        removed = await asyncio.to_thread(remove_files, left)
+        await self._server.write(lambda c: forget_left(c, left), within=memory_space)
+        return removed
 
     async def note_file(self, scope: Scope, path: Path) -> None:
         """Note a file outside that goes with a scope, if there is such a scope."""
         await self._server.write(lambda c: note_file(c, scope, path), within=scope)
+        await self._remove_left(scope.memory_space)
 
     async def forget_file(self, scope: Scope, path: Path) -> None:
         """Take such a note back."""

@@ -35,6 +35,12 @@ _TEXT = 'text COLLATE "C" NOT NULL'
 _OF_SCOPE = "scope bigint NOT NULL DEFAULT reme_scope()"
 _OF_SPACE = 'memory_space text COLLATE "C" NOT NULL DEFAULT reme_space()'
 
+
+def _digest_of(column: str) -> str:
+    """Return a column by which a text is found that may be longer than an index takes (2,704 bytes)."""
+    return f"{column}_digest bytea NOT NULL GENERATED ALWAYS AS (reme_digest({column})) STORED"
+
+
 _FUNCTIONS = (
     # The boundary of the transaction; NULL where none was set, which equals nothing.
     """CREATE FUNCTION reme_scope() RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
@@ -42,21 +48,28 @@ _FUNCTIONS = (
             THEN current_setting('reme.scope', true)::bigint END $$""",
     """CREATE FUNCTION reme_space() RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
         SELECT nullif(current_setting('reme.space', true), '') $$""",
+    # 160 bits of a text of any length: what an index holds of it; see translate.py. The encoding is UTF8 for good.
+    """CREATE FUNCTION reme_digest(said text) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
+        RETURN substr(sha256(convert_to(said, 'UTF8')), 1, 20)""",
     # Begins a transaction: settings, boundary and locks. The scope is looked for behind its lock, in a snapshot of its
     # own: the writer before this one may have made it. A process that was stopped holds a lock no longer than a
-    # statement may take. What is acknowledged is on disk, whatever the server's setting is.
+    # statement may take. What is acknowledged is on disk, whatever the server's setting is. A reader is told how far
+    # the layers of the scope are.
     """CREATE FUNCTION reme_begin(path text, statement_ms text, lock_ms text, kind text, space text DEFAULT '',
-        user_name text DEFAULT NULL, shared_lock bigint DEFAULT NULL, own_lock bigint DEFAULT NULL,
-        OUT number bigint) LANGUAGE plpgsql AS $$ BEGIN
+        user_name text DEFAULT NULL, shared_lock bigint DEFAULT NULL, own_locks bigint[] DEFAULT NULL,
+        OUT number bigint, OUT newest bigint[]) LANGUAGE plpgsql AS $$ DECLARE own_lock bigint; BEGIN
         PERFORM set_config('search_path', path, true), set_config('statement_timeout', statement_ms, true),
             set_config('lock_timeout', lock_ms, true),
             set_config('idle_in_transaction_session_timeout', statement_ms, true),
+            set_config('row_security', 'on', true),
             set_config('reme.space', space, true), set_config('reme.user', coalesce(user_name, ''), true);
-        IF own_lock IS NOT NULL THEN
+        IF own_locks IS NOT NULL THEN
             IF shared_lock IS NOT NULL THEN
                 PERFORM pg_advisory_xact_lock_shared(shared_lock);
             END IF;
-            PERFORM pg_advisory_xact_lock(own_lock);
+            FOREACH own_lock IN ARRAY own_locks LOOP
+                PERFORM pg_advisory_xact_lock(own_lock);
+            END LOOP;
             IF kind = 'unsettled' THEN
                 PERFORM set_config('synchronous_commit', 'off', true);
             ELSIF current_setting('synchronous_commit') IN ('off', 'local') THEN
@@ -66,8 +79,33 @@ _FUNCTIONS = (
         IF user_name IS NULL THEN
             PERFORM set_config('reme.scope', CASE WHEN space = '' THEN '' ELSE '*' END, true);
         ELSE
-            SELECT scope INTO number FROM {schema}.scopes WHERE memory_space = space AND user_id = user_name;
+            SELECT scope INTO number FROM {schema}.scopes
+                WHERE memory_space = space AND user_id_digest = {schema}.reme_digest(user_name);
             PERFORM set_config('reme.scope', coalesce(number, 0)::text, true);
+            IF kind = 'read' AND number IS NOT NULL THEN
+                newest := ARRAY[ -- each along the index
+                    (SELECT coalesce(max(change), 0) FROM {schema}.row_changes WHERE owner = number AND layer = 1),
+                    (SELECT coalesce(max(change), 0) FROM {schema}.row_changes WHERE owner = number AND layer = 2),
+                    (SELECT coalesce(max(change), 0) FROM {schema}.row_changes WHERE owner = number AND layer = 3)];
+            END IF;
+        END IF; END $$""",
+    """CREATE FUNCTION reme_add_event(of_scope bigint, name text, operation text, before text, after text, reason text,
+        run text, actor text, at text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO events (scope, memory_id, operation, before, after, reason, run_id, actor, at)
+            VALUES (of_scope, name, operation, before, after, reason, run, actor, at);
+        END $$""",
+    # Writes rows into the log of a partition, and prunes it: see `Dialect.log_changes`.
+    """CREATE FUNCTION reme_log(of_owner bigint, of_layer bigint, changed bigint[], kept_share bigint,
+        fewest bigint, most bigint, prune_every bigint) RETURNS void LANGUAGE plpgsql AS $$
+        DECLARE before bigint; after bigint; BEGIN
+        SELECT coalesce(max(change), 0) INTO before FROM row_changes WHERE owner = of_owner AND layer = of_layer;
+        after := before + cardinality(changed);
+        INSERT INTO row_changes (owner, layer, change, row)
+            SELECT of_owner, of_layer, before + place, part
+            FROM unnest(changed) WITH ORDINALITY AS parts (part, place);
+        IF before / prune_every <> after / prune_every THEN
+            DELETE FROM row_changes WHERE owner = of_owner AND layer = of_layer
+                AND change <= after - least(greatest(after / kept_share, fewest), most);
         END IF; END $$""",
     # Notes which transaction of a writer it is that is about to commit, if it has changed anything.
     """CREATE FUNCTION reme_sign(who text, number bigint) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
@@ -79,6 +117,11 @@ _FUNCTIONS = (
                     WHERE at < now() - interval '7 days' FOR UPDATE SKIP LOCKED);
             END IF;
         END IF; END $$""",
+    # Whether a path lies in [first, behind); its beginning is what is indexed.
+    """CREATE FUNCTION reme_within(path text, path_start text, first text, behind text) RETURNS boolean
+        LANGUAGE sql IMMUTABLE PARALLEL SAFE
+        RETURN path_start COLLATE "C" >= left(first, 128) AND path_start COLLATE "C" <= left(behind, 128)
+            AND path COLLATE "C" >= first AND path COLLATE "C" < behind""",
     # As substr, of the text as it was before U+0000 and U+0001 were escaped; see adapters.py.
     r"""CREATE FUNCTION reme_substr(said text, first bigint, chars bigint) RETURNS text
         LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -94,8 +137,15 @@ _TABLES = (
     "CREATE TABLE last_writes (writer text PRIMARY KEY, signature bigint NOT NULL, at timestamptz NOT NULL)",
     f"CREATE TABLE meta (key {_TEXT} PRIMARY KEY, value {_TEXT})",
     f"""CREATE TABLE scopes (
-        scope {_ID} PRIMARY KEY, memory_space {_TEXT}, user_id {_TEXT}, UNIQUE (memory_space, user_id))""",
-    f"CREATE TABLE scope_files (scope bigint NOT NULL, path {_TEXT}, PRIMARY KEY (scope, path))",
+        scope {_ID} PRIMARY KEY, memory_space {_TEXT}, user_id {_TEXT}, {_digest_of("user_id")},
+        UNIQUE (memory_space, user_id_digest))""",
+    # Files beside the database, by the name of their machine; and those whose scope was erased, until they are gone.
+    f"""CREATE TABLE scope_files (
+        scope bigint NOT NULL, host {_TEXT}, path {_TEXT}, {_digest_of("path")},
+        PRIMARY KEY (scope, host, path_digest))""",
+    f"""CREATE TABLE files_left (
+        {_OF_SPACE}, host {_TEXT}, path {_TEXT}, {_digest_of("path")},
+        PRIMARY KEY (memory_space, host, path_digest))""",
     f"""CREATE TABLE sessions (
         session {_ID}, scope bigint NOT NULL, session_id {_TEXT}, PRIMARY KEY (session, scope),
         UNIQUE (scope, session_id))""",
@@ -135,7 +185,7 @@ _TABLES = (
         reason text NOT NULL, run_id text COLLATE "C", actor text NOT NULL, at text NOT NULL,
         PRIMARY KEY (sequence, scope))""",
     "CREATE INDEX events_by_memory ON events (scope, memory_id, sequence)",
-    "CREATE INDEX events_by_run ON events (scope, run_id, sequence) WHERE run_id IS NOT NULL",
+    "CREATE INDEX events_by_run ON events USING hash (run_id) WHERE run_id IS NOT NULL",  # of any length
     f"""CREATE TABLE jobs (
         job {_ID}, scope bigint NOT NULL, job_id {_TEXT}, origin bytea NOT NULL, kind {_TEXT}, state {_TEXT},
         created bigint NOT NULL, due bigint NOT NULL, body text NOT NULL, PRIMARY KEY (job, scope),
@@ -171,11 +221,15 @@ _TABLES = (
         ON tool_calls (scope, tool_name, created, call) INCLUDE (success, time_cost, token_cost)""",
     "CREATE INDEX tool_calls_by_age ON tool_calls (scope, created, call)",
     f"""CREATE TABLE item_namespaces (
-        ns {_ID}, memory_space {_TEXT}, path {_TEXT}, PRIMARY KEY (ns, memory_space), UNIQUE (memory_space, path))""",
+        ns {_ID}, memory_space {_TEXT}, path {_TEXT}, {_digest_of("path")},
+        path_start text COLLATE "C" NOT NULL GENERATED ALWAYS AS (left(path, 128)) STORED,
+        PRIMARY KEY (ns, memory_space), UNIQUE (memory_space, path_digest))""",
+    "CREATE INDEX item_namespaces_by_path ON item_namespaces (memory_space, path_start)",
     f"""CREATE TABLE items (
-        item {_ID}, ns bigint NOT NULL, key {_TEXT}, created bigint NOT NULL, updated bigint NOT NULL,
+        item {_ID}, ns bigint NOT NULL, key {_TEXT}, {_digest_of("key")},
+        created bigint NOT NULL, updated bigint NOT NULL,
         expires bigint, ttl bigint, memory_row bigint, value text NOT NULL, erased_with bigint, {_OF_SPACE},
-        PRIMARY KEY (item, memory_space), UNIQUE (ns, key, memory_space))""",
+        PRIMARY KEY (item, memory_space), UNIQUE (ns, key_digest, memory_space))""",
     "CREATE INDEX items_by_update ON items (ns, updated DESC, item)",
     """CREATE UNIQUE INDEX items_by_memory ON items (memory_row, memory_space) WHERE memory_row IS NOT NULL""",
     "CREATE INDEX items_by_expiry ON items (memory_space, expires) WHERE expires IS NOT NULL",
@@ -226,7 +280,7 @@ SCOPED = (
 )
 """Tables whose rows are of one scope, by its number in the column `scope`."""
 
-_SPACED = ("item_namespaces", "items", "item_vectors", "new_vectors", *OF_SPACE)
+_SPACED = ("files_left", "item_namespaces", "items", "item_vectors", "new_vectors", *OF_SPACE)
 
 WALLED = ("scopes", "row_changes", *SCOPED, *_SPACED, *OF_SCOPE)
 """All tables with rows of scopes or spaces: row level security binds them, for their owner as well."""
@@ -254,6 +308,8 @@ def _walls() -> tuple[str, ...]:
         **{table: _may(f"{table}.scope") for table in SCOPED},
         **{table: _may(f"{table}.erased_with") for table in OF_SCOPE},
         **dict.fromkeys(_SPACED, f"memory_space = {_SPACE}"),
+        # What belongs to a scope goes with it, whatever space it lies in.
+        "items": f"memory_space = {_SPACE} OR erased_with = (SELECT reme_scope())",
     }
     return tuple(
         statement

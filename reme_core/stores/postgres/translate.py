@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-# A literal or a quoted name, which stay; a list; a mark; a percent sign; a function whose texts are escaped.
+# A literal or a quoted name, which stay; a list; a mark; a percent sign; a function whose texts are escaped. And the
+# texts of any length that rows are found by: indexes hold their digests, and of paths the beginnings.
 _PARTS = re.compile(
     r"""(?P<kept>'(?:[^']|'')*'|"(?:[^"]|"")*")"""
     r"|(?P<list>(?P<not>NOT )?IN \(SELECT (?:json_each\.)?value FROM json_each\(\?\)\))"
+    r"|(?P<keys>\b(?:(?:user_id|path) = \?|key IN \(\?(?:, \?)*\)))"
+    r"|(?P<paths>\bpath >= \? AND path < \?)"
     r"|(?P<mark>\?)"
     r"|(?P<percent>%)"
     r"|(?P<substr>\bsubstr\()"
@@ -41,6 +44,13 @@ def translate(sql: str) -> Translated:
                 lists.add(marks)
                 marks += 1
                 return "<> ALL(%s)" if found["not"] else "= ANY(%s)"
+            case "keys":
+                marks += found[0].count("?")
+                column, _, values = found[0].partition(" ")
+                return f"{column}_digest {values.replace('?', 'reme_digest(%s)')}"
+            case "paths":
+                marks += 2
+                return "reme_within(path, path_start, %s, %s)"
             case "mark":
                 marks += 1
                 return "%s"

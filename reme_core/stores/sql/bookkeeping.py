@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from reme_core.schema import Scope
-from reme_core.stores.sql.connection import SqlConnection, Statements
+from reme_core.stores.sql.connection import LogKept, SqlConnection, Statements
 
 _KEPT_SHARE = 4
 _FEWEST_KEPT = 64
@@ -81,30 +81,19 @@ def session_asked(connection: Statements, scope: int, session_id: str | None) ->
 def make_session_number(connection: SqlConnection, scope: int, session_id: str) -> int:
     """Return the number of a session, a new one for a new session."""
     number = find_session(connection, scope, session_id)
-    if number is not None:
-        return number
+    return make_session(connection, scope, session_id) if number is None else number
+
+
+def make_session(connection: SqlConnection, scope: int, session_id: str) -> int:
+    """Return the number of a session that was not found."""
     return insert_row(connection, "sessions", {"scope": scope, "session_id": session_id})
 
 
-def log_changes(connection: Statements, owner: int, layer: int, rows: Iterable[int]) -> None:
+def log_changes(connection: SqlConnection, owner: int, layer: int, rows: Iterable[int]) -> None:
     """Note that rows of a partition were added, changed or removed, within the transaction that does it."""
-    changed = list(rows)
-    if not changed:
-        return
-    (number,) = connection.execute(
-        "INSERT INTO row_changes (owner, layer, change, row) SELECT ?, ?, coalesce(max(change), 0) + 1, ?"
-        " FROM row_changes WHERE owner = ? AND layer = ? RETURNING change",
-        (owner, int(layer), changed[0], owner, int(layer)),
-    ).fetchone()
-    if len(changed) > 1:
-        others = [(owner, int(layer), change, row) for change, row in enumerate(changed[1:], number + 1)]
-        connection.executemany("INSERT INTO row_changes (owner, layer, change, row) VALUES (?, ?, ?, ?)", others)
-    before, after = number - 1, number - 1 + len(changed)
-    if before // _PRUNE_EVERY != after // _PRUNE_EVERY:
-        kept = min(max(after // _KEPT_SHARE, _FEWEST_KEPT), _MOST_KEPT)
-        connection.execute(
-            "DELETE FROM row_changes WHERE owner = ? AND layer = ? AND change <= ?", (owner, layer, after - kept)
-        )
+    if changed := list(rows):
+        kept = LogKept(share=_KEPT_SHARE, fewest=_FEWEST_KEPT, most=_MOST_KEPT, prune_every=_PRUNE_EVERY)
+        connection.dialect.log_changes(connection, owner, int(layer), changed, kept)
 
 
 def begin_anew(connection: Statements, owner: int, layer: int) -> None:
@@ -127,9 +116,9 @@ def newest_change(connection: Statements, owner: int, layer: int) -> int:
 
 def find_newest_change(connection: SqlConnection, scope: Scope, layer: Layer) -> tuple[int, int] | None:
     """Return the number of a scope and that of the newest change of a layer; None as `find_scope` does."""
-    known = connection.dialect.known_scope(connection, scope)
+    known = connection.dialect.known_change(connection, scope, layer)
     if known is not None:
-        return known, newest_change(connection, known, layer)
+        return known
     row = connection.execute(
         "SELECT scope, (SELECT max(change) FROM row_changes WHERE owner = scopes.scope AND layer = ?) FROM scopes"
         " WHERE memory_space = ? AND user_id = ?",

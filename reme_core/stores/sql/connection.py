@@ -5,7 +5,7 @@ Statements are written once, with `?` as the mark of a value. What the engines s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -28,7 +28,18 @@ class SpacePart:
     name: str
 
 
-Boundary: TypeAlias = Scope | SpacePart | str | None
+class ItemsWithin(NamedTuple):
+    """Items of a few namespaces of a memory space, by their paths, and the scopes whose memories they are.
+
+    Work within it follows other work on one of them; on all else of the space, others may work at the same time.
+    """
+
+    memory_space: str
+    paths: tuple[str, ...] = ()
+    scopes: tuple[Scope, ...] = ()
+
+
+Boundary: TypeAlias = Scope | SpacePart | ItemsWithin | str | None
 """Whose rows a transaction may touch: those of one scope, of a memory space, or the few that belong to nobody."""
 
 AMONG = "IN (SELECT value FROM json_each(?))"
@@ -153,6 +164,18 @@ class PassagePostings(NamedTuple):
     behind: list[int]
 
 
+EVENT_COLUMNS = "scope, memory_id, operation, before, after, reason, run_id, actor, at"
+
+
+class LogKept(NamedTuple):
+    """How much of the log of a partition is kept: a share of all changes, within limits; looked at every so many."""
+
+    share: int
+    fewest: int
+    most: int
+    prune_every: int
+
+
 class Dialect(Protocol):
     """What an engine says in its own way. The connection comes first, and the names of tables are ours."""
 
@@ -170,6 +193,24 @@ class Dialect(Protocol):
 
     def number_of(self, connection: SqlConnection, scope: Scope) -> int:
         """Return the number of a scope, a new one for a new scope; nobody erases it before the transaction ends."""
+        ...
+
+    def known_change(self, connection: SqlConnection, scope: Scope, layer: int) -> tuple[int, int] | None:
+        """Return the number of a scope and that of the newest change of a layer, as `known_scope` does."""
+        ...
+
+    def log_changes(
+        self, connection: SqlConnection, owner: int, layer: int, changed: Sequence[int], kept: LogKept
+    ) -> None:
+        """Write rows into the log of a partition, one or more, behind its newest change."""
+        ...
+
+    def add_event(self, connection: SqlConnection, columns: Sequence[object]) -> None:
+        """Insert an event whose number nobody needs, by its columns (`EVENT_COLUMNS`)."""
+        ...
+
+    def lock_namespaces(self, connection: SqlConnection, namespaces: Collection[int]) -> None:
+        """Have a writer of a scope wait for writers of items of some namespaces, which don't wait for it."""
         ...
 
     def insert_one(self, connection: SqlConnection, statement: str, key: str, values: Sequence[object]) -> int:

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from reme_core.ports import EventQuery
 from reme_core.schema import Event, EventKind, Memory, Scope, format_time, parse_time
-from reme_core.stores._cursors import Row, given
+from reme_core.stores._cursors import Row, check_limit, given
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.connection import AMONG, SqlConnection, reading_rows
 
@@ -27,6 +27,7 @@ _LOOKED_AT = 500
 @reading_rows()
 def list_events(connection: SqlConnection, scope: Scope, query: EventQuery) -> list[Event]:
     """Return events; see `Store.events`."""
+    check_limit(query.limit)
     number = find_scope(connection, scope)
     if number is None:
         return []

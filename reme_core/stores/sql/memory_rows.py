@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import DeleteMemory, IndexedBy, ListMemories, PutMemory, Target, WriteBatch
@@ -139,10 +140,12 @@ def _put_one(
     connection: SqlConnection, scope: int, batch: WriteBatch, put: PutMemory, *, distinct: bool
 ) -> tuple[Memory, list[int]]:
     """Write one memory; return it as stored, and the rows written: none, or that of one that makes way as well."""
-    found = find_memory(connection, scope, put.memory.memory_id)
+    digest = content_digest(put.memory.content)
+    found, twin = _look_up(connection, scope, put.memory, digest)
     _expect(put.memory.memory_id, 0 if found is None else found[1].revision, put.expected_revision)
-    normal = _normal(connection, put.memory, found)
-    twin = _find_equal(connection, scope, put.memory, normal)
+    normal = digest if found is None else _normal(connection, digest, found)
+    if normal != digest:
+        twin = _look_up(connection, scope, put.memory, normal)[1]
     rows: list[int] = []
     if twin is not None and distinct:
         normal = _salted(normal, put.memory.memory_id)
@@ -177,7 +180,7 @@ def _write(
         words = terms(memory.index_text)
         name = {"scope": scope, "memory_id": memory.memory_id}
         row = insert_row(connection, "memories", {**name, **_columns(memory, words, normal)})
-        _add_event(connection, scope, batch, put, EventKind.ADD, None, memory)
+        kind, before = EventKind.ADD, None
         connection.dialect.add_words(connection, "memory_words", scope, row, words)
     else:
         row, before = found
@@ -188,7 +191,6 @@ def _write(
         connection.execute(f"UPDATE memories SET {setting} WHERE row = ?", (*columns.values(), row))  # noqa: S608  # ours
         superseded = before.is_current and not memory.is_current
         kind = EventKind.SUPERSEDE if superseded else EventKind.UPDATE
-        _add_event(connection, scope, batch, put, kind, before, memory)
         said_anew = memory.index_text != before.index_text
         item_links.follow_edit(connection, row, microseconds(memory.updated_at), put.vector, said_anew=said_anew)
         if said_anew:
@@ -198,7 +200,8 @@ def _write(
     if put.vector is not None:
         waiting.put_vector(connection, row, put.vector, is_new=found is None)
     if put.wants_vector or found is not None:
-        waiting.note(connection, row, put, None if found is None else found[1])
+        waiting.note(connection, row, put, before)
+    _add_event(connection, scope, batch, put, kind, before, memory)  # last: an engine may send it with the commit
     return memory, row
 
 
@@ -216,10 +219,9 @@ def content_digest(content: str) -> bytes:
     return hashlib.blake2b(normal.encode(), digest_size=16).digest()
 
 
-def _normal(connection: SqlConnection, memory: Memory, found: tuple[int, Memory] | None) -> bytes:
+def _normal(connection: SqlConnection, digest: bytes, found: _Found) -> bytes:
     """Return the digest for the unique index: the one stored, while the content is the same; see `_salted`."""
-    digest = content_digest(memory.content)
-    if found is None or content_digest(found[1].content) != digest:
+    if content_digest(found[1].content) != digest:
         return digest
     stored: bytes
     (stored,) = connection.execute("SELECT normal FROM memories WHERE row = ?", (found[0],)).fetchone()
@@ -231,16 +233,30 @@ def _salted(normal: bytes, memory_id: str) -> bytes:
     return hashlib.blake2b(normal + memory_id.encode(), digest_size=16).digest()
 
 
-def _find_equal(connection: SqlConnection, scope: int, memory: Memory, normal: bytes) -> tuple[int, Memory] | None:
-    """Find another current memory that the unique index would not let stand beside this one, with its row."""
-    if not memory.is_current:
-        return None
-    row = connection.execute(
-        "SELECT row, body FROM memories WHERE scope = ? AND memory_type = ? AND memory_target = ? AND normal = ?"
-        " AND superseded_by IS NULL AND memory_id <> ?",
-        (scope, memory.memory_type, memory.memory_target, normal, memory.memory_id),
-    ).fetchone()
-    return None if row is None else (int(row[0]), Memory.model_validate_json(row[1]))
+_Found: TypeAlias = tuple[int, Memory]
+
+
+def _look_up(
+    connection: SqlConnection, scope: int, memory: Memory, normal: bytes
+) -> tuple[_Found | None, _Found | None]:
+    """Return the memory of the same id, and another current one that the unique index would not let stand beside it.
+
+    Each with its row.
+    """
+    rows = connection.execute(
+        "SELECT memory_id, row, body FROM memories WHERE scope = ? AND memory_id = ?"
+        " UNION ALL SELECT memory_id, row, body FROM memories"
+        " WHERE scope = ? AND memory_type = ? AND memory_target = ? AND normal = ? AND superseded_by IS NULL"
+        " AND memory_id <> ?",
+        (scope, memory.memory_id, scope, memory.memory_type, memory.memory_target, normal, memory.memory_id),
+    )
+    found = twin = None
+    for name, row, body in rows:
+        if name == memory.memory_id:
+            found = int(row), Memory.model_validate_json(body)
+        elif memory.is_current:
+            twin = int(row), Memory.model_validate_json(body)
+    return found, twin
 
 
 def _columns(memory: Memory, words: Sequence[str], normal: bytes) -> dict[str, object]:
@@ -269,18 +285,18 @@ def _add_event(
     after: Memory | None,
 ) -> None:
     memory = after or before
-    columns = {
-        "scope": scope,
-        "memory_id": "" if memory is None else memory.memory_id,
-        "operation": operation,
-        "before": None if before is None else before.model_dump_json(),
-        "after": None if after is None else after.model_dump_json(),
-        "reason": reason_for(change.reason, batch),
-        "run_id": run_for(change.run_id if isinstance(change, PutMemory) else None, batch),
-        "actor": batch.actor,
-        "at": format_time(batch.at),
-    }
-    insert_row(connection, "events", columns)
+    columns = (
+        scope,
+        "" if memory is None else memory.memory_id,
+        operation,
+        None if before is None else before.model_dump_json(),
+        None if after is None else after.model_dump_json(),
+        reason_for(change.reason, batch),
+        run_for(change.run_id if isinstance(change, PutMemory) else None, batch),
+        batch.actor,
+        format_time(batch.at),
+    )
+    connection.dialect.add_event(connection, columns)
 
 
 def get_memories(connection: SqlConnection, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:

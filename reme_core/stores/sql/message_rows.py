@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain, islice
+from typing import NamedTuple, TypeAlias
 
 from reme_core.errors import BlockNotFoundError, ConflictError, MessageNotFoundError
 from reme_core.ports import (
@@ -27,7 +29,7 @@ from reme_core.stores.sql.bookkeeping import (
     find_session,
     insert_row,
     log_changes,
-    make_session_number,
+    make_session,
     session_asked,
 )
 from reme_core.stores.sql.connection import SqlConnection
@@ -54,42 +56,75 @@ def append_messages(connection: SqlConnection, scope: Scope, request: AppendMess
     if not request.messages:
         return Appended(added=(), known=())
     number = enter_scope(connection, scope)
-    session = make_session_number(connection, number, request.session_id)
-    added: list[str] = []
+    session, held = _look_up(connection, number, request)
+    if session is None:
+        session = make_session(connection, number, request.session_id)
+    added: list[_New] = []
     known: list[str] = []
-    rows: list[int] = []
     renamed: dict[str, str] = {}
-    for asked in request.messages:
-        message, is_known = _placed(connection, number, session, asked, request)
-        if message is not asked:
-            renamed[asked.message_id] = message.message_id
+    for wanted in request.messages:
+        message, is_known = _placed(connection, number, session, wanted, request, held)
+        if message is not wanted:
+            renamed[wanted.message_id] = message.message_id
         if is_known:
             known.append(message.message_id)
             continue
-        words, passages = segment_passages(message.full_text)
-        row = _insert(connection, number, session, message, words, passages, waits=request.want_vectors)
-        connection.dialect.add_words(connection, "message_words", number, row, words)
-        rows.append(row)
-        added.append(message.message_id)
+        added.append(_New(message, *segment_passages(message.full_text)))
+        held[message.message_id] = (session, message)
+    rows = _insert(connection, number, session, added, waits=request.want_vectors)
     log_changes(connection, number, Layer.MESSAGES, rows)
     waiting = texts_waiting(connection, number, WAITING) if request.want_vectors else []
-    return Appended(added=tuple(added), known=tuple(known), waiting=tuple(waiting), renamed=renamed)
+    ids = tuple(item.message.message_id for item in added)
+    return Appended(added=ids, known=tuple(known), waiting=tuple(waiting), renamed=renamed)
+
+
+class _New(NamedTuple):
+    """A message to be inserted, the terms of its text, and where its passages stand."""
+
+    message: Message
+    words: Sequence[str]
+    passages: bytes
+
+
+_Held: TypeAlias = dict[str, tuple[int, Message]]
+
+
+def _look_up(connection: SqlConnection, scope: int, request: AppendMessages) -> tuple[int | None, _Held]:
+    """Return the number of the session, if there is one, and those of the messages that there are."""
+    names = json.dumps([message.message_id for message in request.messages])
+    rows = connection.execute(
+        f"{_SESSION} UNION ALL {_HELD}",
+        (scope, request.session_id, scope, names),
+    ).fetchall()
+    sessions = [session for session, name, _ in rows if name is None]
+    return next(iter(sessions), None), _read_held(row for row in rows if row[1] is not None)
+
+
+_SESSION = "SELECT session, NULL, NULL FROM sessions WHERE scope = ? AND session_id = ?"
+_HELD = (
+    "SELECT session, message_id, body FROM messages WHERE scope = ? AND message_id IN (SELECT value FROM json_each(?))"
+)
+
+
+def _read_held(rows: Iterable[Row]) -> _Held:
+    """Return messages by their ids, each with its session."""
+    return {name: (session, read_stored_message(body)) for session, name, body in rows}
 
 
 def _placed(
-    connection: SqlConnection, scope: int, session: int, message: Message, request: AppendMessages
+    connection: SqlConnection, scope: int, session: int, message: Message, request: AppendMessages, held: _Held
 ) -> tuple[Message, bool]:
     """Return the message under the id that it gets, and whether it lies there already (ConflictError)."""
     conflict = ""
     for candidate in chain((message,), renamings(message, request.session_id)):
-        row = connection.execute(
-            "SELECT session, body FROM messages WHERE scope = ? AND message_id = ?", (scope, candidate.message_id)
-        ).fetchone()
-        if row is None:
+        if candidate is not message and candidate.message_id not in held:
+            held |= _read_held(connection.execute(_HELD, (scope, json.dumps([candidate.message_id]))))
+        there = held.get(candidate.message_id)
+        if there is None:
             return candidate, False
-        if row[0] == session and candidate.repeats(read_stored_message(row[1])):
+        if there[0] == session and candidate.repeats(there[1]):
             return candidate, True
-        conflict = "other content" if row[0] == session else "another session"
+        conflict = "other content" if there[0] == session else "another session"
         if request.on_conflict == "raise":
             break
     msg = (
@@ -99,32 +134,48 @@ def _placed(
     raise ConflictError(msg)
 
 
+_COLUMNS = (
+    "scope",
+    "session",
+    "message_id",
+    "speaker",
+    "said_at",
+    "asks",
+    "by_user",
+    "wishes",
+    "waits",
+    "terms",
+    "passages",
+    "body",
+)
+
+
 def _insert(
-    connection: SqlConnection,
-    scope: int,
-    session: int,
-    message: Message,
-    words: Sequence[str],
-    passages: bytes,
-    *,
-    waits: bool,
-) -> int:
-    text, by_user = message.full_text, message.role == "user"
-    columns = {
-        "scope": scope,
-        "session": session,
-        "message_id": message.message_id,
-        "speaker": message.speaker,
-        "said_at": message.created_at.timestamp(),
-        "asks": is_question(text),
-        "by_user": by_user,
-        "wishes": by_user and states_wish(text),
-        "waits": waits and bool(text.strip()),
-        "terms": pack_terms(words),
-        "passages": passages,
-        "body": message.model_dump_json(),
-    }
-    return insert_row(connection, "messages", columns)
+    connection: SqlConnection, scope: int, session: int, added: Sequence[_New], *, waits: bool
+) -> Sequence[int]:
+    """Insert messages with their terms; return their numbers."""
+    values = [(scope, session, *_values(item, waits=waits)) for item in added]
+    rows = connection.dialect.insert_many(connection, "messages", "seq", _COLUMNS, values)
+    for row, item in zip(rows, added, strict=True):
+        connection.dialect.add_words(connection, "message_words", scope, row, item.words)
+    return rows
+
+
+def _values(item: _New, *, waits: bool) -> tuple[object, ...]:
+    message, text = item.message, item.message.full_text
+    by_user = message.role == "user"
+    return (
+        message.message_id,
+        message.speaker,
+        message.created_at.timestamp(),
+        is_question(text),
+        by_user,
+        by_user and states_wish(text),
+        waits and bool(text.strip()),
+        pack_terms(item.words),
+        item.passages,
+        message.model_dump_json(),
+    )
 
 
 def _stored(row: Row) -> StoredMessage:
@@ -152,14 +203,13 @@ def passages_by_rows(connection: SqlConnection, numbers: Sequence[tuple[int, int
 
 def rows_of_messages(connection: SqlConnection, scope: int, message_ids: Sequence[str]) -> dict[str, int]:
     """Return the row numbers of those messages that the scope holds."""
-    found = {}
-    for message_id in message_ids:
-        row = connection.execute(
-            "SELECT seq FROM messages WHERE scope = ? AND message_id = ?", (scope, message_id)
-        ).fetchone()
-        if row is not None:
-            found[message_id] = int(row[0])
-    return found
+    if not message_ids:
+        return {}
+    found = connection.execute(
+        "SELECT message_id, seq FROM messages WHERE scope = ? AND message_id IN (SELECT value FROM json_each(?))",
+        (scope, json.dumps(list(message_ids))),
+    )
+    return dict(found.fetchall())
 
 
 def get_messages(connection: SqlConnection, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
@@ -228,13 +278,15 @@ def unsliced(connection: SqlConnection, scope: Scope, session_id: str) -> list[M
 def check_sessions(connection: SqlConnection, scope: int, session_id: str, message_ids: Sequence[str]) -> int:
     """Return the number of the session that holds all these messages (MessageNotFoundError)."""
     session = find_session(connection, scope, session_id)
-    missing = []
-    for message_id in message_ids:  # no message has the session None
-        row = connection.execute(
-            "SELECT 1 FROM messages WHERE scope = ? AND message_id = ? AND session = ?", (scope, message_id, session)
-        ).fetchone()
-        if row is None:
-            missing.append(message_id)
+    held = connection.execute(  # no message has the session None
+        "SELECT message_id FROM messages WHERE scope = ? AND session = ?"
+        " AND message_id IN (SELECT value FROM json_each(?))",
+        (scope, session, json.dumps(list(message_ids))),
+    )
+    missing = list(message_ids)
+    if session is not None:
+        there = {name for (name,) in held}
+        missing = [name for name in message_ids if name not in there]
     if missing or session is None:
         raise MessageNotFoundError(missing)
     return session

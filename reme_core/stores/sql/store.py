@@ -24,14 +24,21 @@ from reme_core.stores.sql import ranked_search as search
 from reme_core.stores.sql import row_conditions as waiting
 from reme_core.stores.sql import tool_call_rows as tool_calls
 from reme_core.stores.sql.bookkeeping import Layer
-from reme_core.stores.sql.connection import SqlConnection, SqlDatabase
+from reme_core.stores.sql.connection import ItemsWithin, SqlConnection, SqlDatabase
 from reme_core.stores.sql.count_scope import count_scope
 from reme_core.stores.sql.embedding_record import adopt_embedding, find_embedding
 from reme_core.stores.sql.items.checked_writes import check_space, prepare_writes
 from reme_core.stores.sql.items.read_items import get_items, list_namespaces
 from reme_core.stores.sql.items.search_items import ItemWords, search_items
 from reme_core.stores.sql.items.vectors_in_memory import ItemVectors
-from reme_core.stores.sql.items.write_items import refresh_items, sweep_items, sweepable, write_items
+from reme_core.stores.sql.items.write_items import (
+    WholeSpaceNeeded,
+    items_within,
+    refresh_items,
+    sweep_items,
+    sweepable,
+    write_items,
+)
 from reme_core.stores.sql.memory_changes import claim_file_id, find_file_id, memory_changes
 from reme_core.stores.sql.memory_rows import microseconds
 from reme_core.stores.sql.partitions import partitions_of
@@ -275,10 +282,15 @@ class SqlStore:
         check_space(memory_space)
         batch = await asyncio.to_thread(prepare_writes, write)
         if batch.writes:
-            removes = all(write.put is None for write in batch.writes)
-            await self._database.write(
-                lambda c: write_items(c, memory_space, batch), within=memory_space, frees=removes
-            )
+            frees, items = all(write.put is None for write in batch.writes), items_within(memory_space, batch)
+            try:
+                await self._database.write(
+                    lambda c: write_items(c, memory_space, batch, items.scopes), within=items, frees=frees
+                )
+            except WholeSpaceNeeded:
+                await self._database.write(
+                    lambda c: write_items(c, memory_space, batch), within=memory_space, frees=frees
+                )
         if any(write.put is None for write in batch.writes):
             self._database.begin_purge()
 
@@ -339,7 +351,8 @@ class SqlStore:
         if items:
             # A power cut that takes this back shortens the life of an item by the time since it was read before.
             moment = microseconds(at)
-            await self._database.write(lambda c: refresh_items(c, items, moment), within=memory_space, settled=False)
+            within = ItemsWithin(memory_space)
+            await self._database.write(lambda c: refresh_items(c, items, moment), within=within, settled=False)
 
     def _forget(self, number: int | None) -> None:
         """Let go of what is in memory of an erased scope."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar, cast
 
@@ -18,7 +18,16 @@ from reme_core.stores.local.file.words import (
     remove_words,
 )
 from reme_core.stores.sql.bookkeeping import make_scope_number
-from reme_core.stores.sql.connection import Boundary, Cursor, PassagePostings, Statements, WordPair, WordTable
+from reme_core.stores.sql.connection import (
+    EVENT_COLUMNS,
+    Boundary,
+    Cursor,
+    LogKept,
+    PassagePostings,
+    Statements,
+    WordPair,
+    WordTable,
+)
 from reme_core.stores.sql.segment_anew import WORD_TABLE_NAMES
 
 _UNCOUNTED = ("call",)  # the numbers of these rows may be given again
@@ -59,6 +68,37 @@ class SqliteDialect:
         """Know none: to look one up takes no longer."""
         del connection, scope
         return None
+
+    def known_change(self, connection: Statements, scope: Scope, layer: int) -> tuple[int, int] | None:
+        """Know none, as above."""
+        del connection, scope, layer
+        return None
+
+    def log_changes(
+        self, connection: Statements, owner: int, layer: int, changed: Sequence[int], kept: LogKept
+    ) -> None:
+        """Write the first row, which finds the number, then the others; prune where a multiple was passed."""
+        (number,) = connection.execute(
+            "INSERT INTO row_changes (owner, layer, change, row) SELECT ?, ?, coalesce(max(change), 0) + 1, ?"
+            " FROM row_changes WHERE owner = ? AND layer = ? RETURNING change",
+            (owner, layer, changed[0], owner, layer),
+        ).fetchone()
+        if len(changed) > 1:
+            others = [(owner, layer, change, row) for change, row in enumerate(changed[1:], number + 1)]
+            connection.executemany("INSERT INTO row_changes (owner, layer, change, row) VALUES (?, ?, ?, ?)", others)
+        before, after = number - 1, number - 1 + len(changed)
+        if before // kept.prune_every != after // kept.prune_every:
+            last = after - min(max(after // kept.share, kept.fewest), kept.most)
+            connection.execute(
+                "DELETE FROM row_changes WHERE owner = ? AND layer = ? AND change <= ?", (owner, layer, last)
+            )
+
+    def add_event(self, connection: Statements, columns: Sequence[object]) -> None:
+        """Insert it."""
+        connection.execute(f"INSERT INTO events ({EVENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", columns)  # noqa: S608
+
+    def lock_namespaces(self, connection: Statements, namespaces: Collection[int]) -> None:
+        """Nothing: a transaction that writes is alone with the file."""
 
     def within(self, connection: Statements, boundary: Boundary) -> AbstractContextManager[None]:
         """Do nothing: a file has no boundaries."""

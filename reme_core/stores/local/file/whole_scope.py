@@ -6,6 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from reme_core.schema import Erased, Scope
+from reme_core.stores.local.file.dialect import FileConnection
 from reme_core.stores.local.file.purging import mark_erased
 from reme_core.stores.sql.bookkeeping import look_up_scope
 from reme_core.stores.sql.connection import Statements
@@ -43,7 +44,7 @@ A view of an adapter that has it tells of rows that go by a trigger, so that the
 _COUNTED = ("memories", "messages", "blocks", "events", "jobs", "offloads", "tool_calls", "sessions")
 
 
-def erase_name(connection: sqlite3.Connection, scope: Scope) -> Erased:
+def erase_name(connection: FileConnection, scope: Scope) -> Erased:
     """Make a scope unfindable for good, within a transaction: its items and rows of adapters go, the rest is marked.
 
     What is marked is cleared by a `Purge`.

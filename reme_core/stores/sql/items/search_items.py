@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import json
 import math
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -194,7 +195,8 @@ def search_items(
                 place = memory_space, path, tuple(sources)
                 updated = _times_of_change(connection, list(namespaces), sources, held)
                 candidates = _by_words(words.rank(connection, place, updated, search.text), candidates)
-        page = islice(_wanted(connection, candidates, search), search.offset, search.offset + search.limit)
+        offset, end = (min(place, sys.maxsize) for place in (search.offset, search.offset + search.limit))
+        page = islice(_wanted(connection, candidates, search), offset, end)
         found = list(page)
     items = [make_item(row, read or value_of_row(row), namespaces, score) for row, read, score in found]
     at = microseconds(search.at)

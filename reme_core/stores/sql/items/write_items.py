@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from reme_core.ports import DeleteMemory, IndexedBy, PutMemory, WriteBatch
 from reme_core.rules import metadata_of, read_value, texts_of
-from reme_core.schema import Memory
+from reme_core.schema import Memory, Scope
 from reme_core.stores.sql.bookkeeping import Layer, enter_scope, log_changes
-from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.connection import ItemsWithin, SqlConnection
 from reme_core.stores.sql.embedding_record import claim_embedding
 from reme_core.stores.sql.items.checked_writes import ReadyBatch, ReadyWrite
 from reme_core.stores.sql.items.item_rows import (
@@ -162,12 +162,33 @@ def _put_memory(
     return int(memory_row)
 
 
-def write_items(connection: SqlConnection, memory_space: str, batch: ReadyBatch) -> None:
-    """Write a batch that `prepare_writes` made ready; see `Store.write_items`."""
+class WholeSpaceNeeded(Exception):  # noqa: N818  # a signal to the store; no caller meets it
+    """A write met an item that is a memory of a scope which nobody had named."""
+
+
+def items_within(memory_space: str, batch: ReadyBatch) -> ItemsWithin:
+    """Return what a batch writes: its namespaces, and the scopes whose memories or property they are."""
+    records = [write.record.scope for write in batch.writes if write.record is not None]
+    owners = [write.put.owner for write in batch.writes if write.put is not None and write.put.owner is not None]
+    paths = dict.fromkeys(write.path for write in batch.writes)
+    return ItemsWithin(memory_space, tuple(paths), tuple(dict.fromkeys([*records, *owners])))
+
+
+def write_items(
+    connection: SqlConnection, memory_space: str, batch: ReadyBatch, scopes: Collection[Scope] | None = None
+) -> None:
+    """Write a batch that `prepare_writes` made ready; see `Store.write_items`.
+
+    Raises:
+        WholeSpaceNeeded: It would touch memories of a scope that isn't among `scopes`; None: of any.
+    """
     if batch.dimension is not None:
         made = IndexedBy(dimension=batch.dimension, model=batch.embedded_by)
         claim_embedding(connection, memory_space, made, "a vector of an item")
     held = _held(connection, memory_space, batch.writes)
+    memories = [memory for row in held.values() if (memory := row.memory()) is not None]
+    if scopes is not None and not {memory.scope for memory in memories}.issubset(scopes):
+        raise WholeSpaceNeeded
     if any(write.put is None and (write.path, write.key) in held for write in batch.writes):
         connection.dialect.note_erasure(connection)
 
@@ -210,7 +231,7 @@ def sweepable(connection: SqlConnection, at: int) -> bool:
 def refresh_items(connection: SqlConnection, items: Sequence[int], at: int) -> None:
     """Begin the time to live of items anew."""
     connection.executemany(
-        "UPDATE items SET expires = ? + ttl WHERE item = ? AND ttl IS NOT NULL", [(at, item) for item in items]
+        "UPDATE items SET expires = ? + ttl WHERE item = ? AND ttl IS NOT NULL", [(at, item) for item in sorted(items)]
     )
 
 
