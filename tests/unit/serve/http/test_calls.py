@@ -30,6 +30,8 @@ NOT_SERVED = {
     "dump": "names a file of the service",
     "load": "names a file of the service",
     "export": "has a path of its own, which streams",
+    "reembed": "is about the space of all users",
+    "abandon_reembedding": "is about the space of all users",
 }
 
 
