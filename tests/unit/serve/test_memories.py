@@ -33,7 +33,7 @@ async def test_another_space_has_the_models_and_the_settings_of_the_first(tmp_pa
         async with Memories(home) as memories:
             other = await memories.of("other")
             await other.summary([LATE], user_id="ana")
-            assert (other.memory_space, other.store, other.clock) == ("other", home.store, clock)
+            assert (other.memory_space, other.database, other.clock) == ("other", home.database, clock)
             assert (other.llm, other.embedder, other.token_counter) == (model, embedder, counter)
             assert await memories.of("other") is other
             assert await memories.of("space") is home
