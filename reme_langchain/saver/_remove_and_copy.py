@@ -14,7 +14,7 @@ import ormsgpack
 from reme_core import SqlConnection
 from reme_core.errors import InvalidInputError
 from reme_langchain.saver._message_blobs import BlobReader, Blobs, Entry, KnownDigests, load_entries
-from reme_langchain.saver._saver_tables import HISTORY, find_thread, lock_threads, make_thread, note_removal
+from reme_langchain.saver._saver_tables import HISTORY, find_thread, hold_owner, lock_threads, make_thread, note_removal
 from reme_langchain.saver._value_codec import ValueForm
 
 _COUNTERS = "counters_since_delta_snapshot"  # the names of delta channels, in the metadata that langgraph hands over
@@ -186,6 +186,7 @@ def copy_thread(connection: SqlConnection, known: KnownDigests, source: str, tar
     Raises:
         InvalidInputError: The target holds checkpoints.
     """
+    hold_owner(connection, source)
     taken = find_thread(connection, target, locked=True)
     if (
         taken is not None

@@ -171,6 +171,13 @@ def _give(connection: SqlConnection, thread: int, owner: Scope) -> None:
         )
 
 
+def hold_owner(connection: SqlConnection, thread: str) -> None:
+    """Let nobody erase the user of a thread until the transaction ends; to be called before any thread is locked."""
+    if not connection.dialect.is_file:
+        owner = "SELECT erased_with FROM langgraph_threads WHERE name = ?"
+        connection.execute(f"SELECT 1 FROM scopes WHERE scope = ({owner}) FOR KEY SHARE", (thread,))  # noqa: S608  # ours
+
+
 def note_removal(connection: SqlConnection, thread: int) -> None:
     """Have all those that remember what a thread holds forget it: see `KnownDigests`."""
     if connection.dialect.is_file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,14 @@ from reme_core.stores.copying.copy_store import copy_store
 from reme_core.stores.copying.stores_as_rows import Chosen, StoreRows
 from reme_core.stores.postgres.adapter_tables import OF_SCOPE, OF_SPACE
 from reme_langchain import ReMeByteStore, ReMeSaver, ReMeStore
+from reme_langchain.saver._message_blobs import KnownDigests
+from reme_langchain.saver._remove_and_copy import copy_thread
 from tests.adapters.langchain import test_kv
 from tests.adapters.langchain.test_erasing import Login, at, graph
 from tests.adapters.langchain.test_kv import store as store  # the fixture
 from tests.adapters.openai_agents import test_session
 from tests.adapters.openai_agents.test_session import session as session  # the fixture
+from tests.support.postgres_server import waits_for_me
 
 OF_A_FOLDER = {
     "test_a_closed_memory_is_told",
@@ -232,3 +236,22 @@ async def test_a_thread_that_is_written_while_its_user_is_erased_is_whole_or_gon
             assert await memory.database.read(lambda c, q=left: c.execute(q).fetchone(), within="default") == (0,)
         await eraser.delete_all_memories(user_id="ann")
         assert [found async for found in savers[0].alist(None)] == []
+
+
+@pytest.mark.postgres
+async def test_a_thread_that_is_copied_while_its_user_is_erased_goes_with_the_user(two: tuple[ReMe, ReMe]) -> None:
+    memory, other = two
+    await graph(ReMeSaver(memory)).ainvoke({"said": ["xyzzy"]}, at("anns"), context=Login("ann"))
+    copied = threading.Event()
+
+    def copy(connection: SqlConnection) -> None:
+        copy_thread(connection, KnownDigests(b"key"), "anns", "copy")
+        copied.set()
+        waits_for_me(connection)
+
+    copying = asyncio.create_task(memory.database.write(copy, within=SpacePart("default", "a copy")))
+    await asyncio.to_thread(copied.wait, 10)
+    await other.delete_all_memories(user_id="ann")
+    await copying
+    left = "SELECT (SELECT count(*) FROM langgraph_threads), (SELECT count(*) FROM langgraph_checkpoints)"
+    assert await memory.database.read(lambda c: c.execute(left).fetchone(), within="default") == (0, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -177,6 +178,19 @@ async def test_costs_go_along_with_their_user_and_with_the_erasure_there(
     assert await book.read("space") == await CostBook(local, FixedClock(NOW)).read("space")
     assert (await remote.erase(ALICE)).store_items == 1
     assert [cost.user_id for cost in await book.read("space")] == ["bob"]
+
+
+async def test_numbers_of_costs_are_set_aside_as_those_of_other_items(remote: PostgresStore) -> None:
+    items = [PutItem(address=ItemAddress(namespace=("n",), key=str(n)), value={"n": n}, owner=ALICE) for n in range(9)]
+    await remote.put(ALICE, batch(memory("fact")))
+    await remote.write_items("space", WriteItems(writes=items[:1], at=NOW))
+    await remote.write_items("others", WriteItems(writes=[replace(item, owner=None) for item in items], at=NOW))
+    await CostBook(remote, FixedClock(NOW)).add(ALICE, "summary", Usage(model_calls=1))  # the highest number
+
+    survey = await rows_of(remote).survey(SPACE)
+
+    highest = await remote.database.read(lambda c: c.execute("SELECT max(item) FROM items").fetchone(), within=ALICE)
+    assert survey.highest["items"] == highest[0] == 11
 
 
 async def test_undo_works_behind_a_copy_as_it_did_before(local: LocalStore, url: str, tmp_path: Path) -> None:

@@ -212,3 +212,21 @@ async def test_items_of_a_user_in_other_spaces_go_with_the_user(
     (found,) = await store.get_items("third", GetItems(addresses=[address], at=NOW))
     assert found is not None
     assert found.value == {"said": "bob"}
+
+
+async def test_a_folder_that_a_user_who_came_back_uses_again_stays(store: PostgresStore, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for scope in (ALICE, BOB):
+        await store.put(scope, batch(memory("fact", scope=scope)))
+    await store.note_file(ALICE, folder)
+    with patch.object(erasure, "node", lambda: "another machine"):
+        await store.erase(ALICE)
+    await store.put(ALICE, batch(memory("fact")))
+    database = store.database
+    await database.write(lambda c: database.note_file(c, ALICE, folder), within=ALICE)
+
+    await store.erase(BOB)
+    assert folder.exists()
+    await store.erase(ALICE)
+    assert not folder.exists()

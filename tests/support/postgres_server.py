@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+import time
 import uuid
 import warnings
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from urllib.parse import quote, urlsplit
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
+
+from reme_core.stores.sql.connection import SqlConnection
 
 VARIABLE = "REME_TEST_POSTGRES_URL"
 ROLE, PASSWORD = "reme_tests", "p@ss/w:rd"
@@ -112,6 +115,15 @@ def _with_role(server: TestServer) -> TestServer:
         if admin.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (ROLE,)).fetchone() is None:
             admin.execute(f"CREATE ROLE {ROLE} LOGIN PASSWORD '{PASSWORD}'")
     return server
+
+
+def waits_for_me(connection: SqlConnection, *, at_most_s: float = 10.0) -> None:
+    """Return, within a transaction, once another one waits for it."""
+    until = time.monotonic() + at_most_s
+    query = "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+    while connection.execute(query).fetchone() is None:
+        assert time.monotonic() < until, "nobody waits"
+        time.sleep(0.01)
 
 
 def control(server: TestServer, *arguments: str) -> None:

@@ -121,6 +121,8 @@ class StoreRows(Generic[D]):
             adapters |= set(await self.database.read(_of_adapters, within=space))
             made = await self.database.read(partial(find_embedding, memory_space=space), within=space)
             settings |= {} if made is None else {space: write_record(made)}
+        of_service = await self.database.read(_highest, within=SERVICE_SPACE)  # what is noted of users goes with them
+        highest[ITEMS.name] = max(highest.get(ITEMS.name, 0), of_service[ITEMS.name])
         of_adapters = tuple(sorted(adapters))
         return Survey(spaces=spaces, scopes=scopes, highest=highest, settings=settings, of_adapters=of_adapters)
 

@@ -106,8 +106,15 @@ def _files_elsewhere(connection: SqlConnection, number: int) -> list[str]:
 
 
 def files_left(connection: SqlConnection) -> list[Path]:
-    """Return the files of this machine that are still to be removed, as their scopes were erased."""
-    rows = connection.execute("SELECT path FROM files_left WHERE host = ? ORDER BY path", (node(),))
+    """Return the files of this machine that are still to be removed, as their scopes were erased.
+
+    One that a scope of the space has noted anew is in use, and goes with that scope.
+    """
+    rows = connection.execute(
+        "SELECT path FROM files_left WHERE host = ? AND NOT EXISTS (SELECT 1 FROM scope_files AS noted"
+        " WHERE noted.host = files_left.host AND noted.path_digest = files_left.path_digest) ORDER BY path",
+        (node(),),
+    )
     return [Path(path) for (path,) in rows]
 
 

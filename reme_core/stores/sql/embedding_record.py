@@ -7,6 +7,7 @@ items were embedded for LangGraph, the name of their model stands there, too.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from reme_core.ports import IndexedBy, Vector
 from reme_core.stores.sql.bookkeeping import put_once
@@ -65,7 +66,20 @@ def claim_embedding(connection: Statements, memory_space: str, wanted: IndexedBy
         found.check(wanted, what)
         if found.model is not None or wanted.model is None:
             return
-    set_embedding(connection, memory_space, wanted)
+    # Writers of other users of the space may do the same: this waits for them, and then sees what they have made of it.
+    put_once(connection, _OWN + memory_space, write_record(found or wanted))
+    _name_model(connection, memory_space, wanted)
+    stands = find_embedding(connection, memory_space)
+    assert stands is not None  # noqa: S101  # it was put
+    stands.check(wanted, what)
+
+
+def _name_model(connection: Statements, memory_space: str, wanted: IndexedBy) -> None:
+    """Name the model of a record that names none."""
+    connection.execute(
+        "UPDATE meta SET value = ? WHERE key = ? AND value = ?",
+        (write_record(wanted), _OWN + memory_space, write_record(replace(wanted, model=None))),
+    )
 
 
 def adopt_embedding(connection: Statements, memory_space: str, wanted: IndexedBy) -> IndexedBy:
