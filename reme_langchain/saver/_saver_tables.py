@@ -79,7 +79,8 @@ _TABLES = (
         DELETE FROM langgraph_checkpoints WHERE thread = OLD.id;
         DELETE FROM langgraph_writes WHERE thread = OLD.id;
         DELETE FROM langgraph_blobs WHERE thread = OLD.id;
-        DELETE FROM langchain_journal WHERE name = 'langgraph history' AND queue = OLD.name AND payload IS NOT NULL;
+        DELETE FROM langchain_journal WHERE name = 'langgraph history' AND queue = OLD.name
+            AND (payload IS NOT NULL OR OLD.erased_with IS NOT NULL);
         UPDATE langgraph_meta SET value = value + 1 WHERE name = 'removals';
     END""",
 )

@@ -48,7 +48,7 @@ _CHECKPOINTS = (
         DELETE FROM langgraph_writes WHERE thread = OLD.id;
         DELETE FROM langgraph_blobs WHERE thread = OLD.id;
         DELETE FROM langchain_journal WHERE name = 'langgraph history' AND queue = OLD.name
-            AND memory_space = OLD.memory_space AND payload IS NOT NULL;
+            AND memory_space = OLD.memory_space AND (payload IS NOT NULL OR OLD.erased_with IS NOT NULL);
         RETURN NULL; END $$""",
     """CREATE TRIGGER langgraph_thread_ends AFTER DELETE ON langgraph_threads FOR EACH ROW
         EXECUTE FUNCTION langgraph_end_thread()""",

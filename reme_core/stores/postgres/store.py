@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
+from reme_core.errors import StoreAccessError
 from reme_core.schema import Erased, Scope
 from reme_core.stores.noted_files import remove_files
 from reme_core.stores.postgres.database import PostgresDatabase
@@ -19,6 +21,8 @@ from reme_core.stores.postgres.erasure import (
 from reme_core.stores.postgres.settings import ServerSettings
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.store import SqlStore
+
+_LOG = logging.getLogger("reme")
 
 LEFT_TO_OPERATOR = (
     "VACUUM: until PostgreSQL's own, or yours, has run, pages hold copies of deleted rows that no query finds",
@@ -120,7 +124,10 @@ class PostgresStore(SqlStore):
     async def note_file(self, scope: Scope, path: Path) -> None:
         """Note a file outside that goes with a scope, if there is such a scope."""
         await self._server.write(lambda c: note_file(c, scope, path), within=scope)
-        await self._remove_left(scope.memory_space)
+        try:
+            await self._remove_left(scope.memory_space)
+        except StoreAccessError as exc:  # of users who are erased: no concern of this one
+            _LOG.error("a file of an erased user stays noted, and is tried again: %s", exc)
 
     async def forget_file(self, scope: Scope, path: Path) -> None:
         """Take such a note back."""

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from langgraph.graph import START, StateGraph
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
 
 from reme_core import ReMe
 from reme_core.testing import FixedClock
-from reme_langchain import ReMeSaver, ReMeStore, memory_namespace
+from reme_langchain import MemoryHistory, ReMeSaver, ReMeStore, memory_namespace
 
 
 class State(TypedDict):
@@ -102,3 +103,26 @@ async def test_an_item_that_ends_leaves_neither_text_nor_history(tmp_path: Path,
         connection = sqlite3.connect(tmp_path / "memory.db")
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (0,)
         connection.close()
+
+
+def answer_briefly(_: MessagesState) -> dict[str, Any]:
+    return {"messages": [AIMessage("noted")]}
+
+
+async def test_nothing_of_a_thread_on_its_way_into_the_history_outlives_its_user(tmp_path: Path) -> None:
+    async with ReMe("m", tmp_path, llm=None, embedding=None) as memory:
+        saver = ReMeSaver(memory, history=MemoryHistory(memory, owner="ann"))
+        app = (
+            StateGraph(MessagesState)
+            .add_node("answer", answer_briefly)
+            .add_edge(START, "answer")
+            .compile(checkpointer=saver)
+        )
+        for _ in range(2):  # the same message, by its id, before and after
+            said = [HumanMessage("my boat is called Wanda", id="m1")]
+            await app.ainvoke({"messages": said}, at("ann-thread", user_id="ann"))
+            assert (await memory.retrieve("Wanda", user_id="ann")).results
+            await memory.delete_all_memories(user_id="ann")
+            connection = sqlite3.connect(tmp_path / "memory.db")
+            assert connection.execute("SELECT count(*) FROM langchain_journal").fetchone() == (0,)
+            connection.close()
