@@ -118,7 +118,7 @@ class Output:
 
 def counted(count: int, noun: str) -> str:
     """Write a number of things."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") and noun != "day" else f"{noun}s"
     return f"{count} {noun if count == 1 else plural}"
 
 

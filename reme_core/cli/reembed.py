@@ -57,7 +57,10 @@ async def reembed(
     before = "no known model" if done.before is None else repr(done.before)
     refused = f", {counted(done.refused, 'text')} refused, found by words" if done.refused else ""
     output.line(f"{counted(done.texts, 'text')} embedded by {done.model!r} in place of {before}{refused}")
-    output.remark(f"set REME_EMBEDDING_MODEL to the new model, and start again what runs with {before}")
+    output.remark(
+        "set REME_EMBEDDING_MODEL to the new model, and its dimension, address and name if they were given here; "
+        f"what starts with {before} is refused"
+    )
     return ExitCode.DONE
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -107,6 +108,7 @@ class ReMeLight:
             self.memory.set_summarizer(_Journal(folders))
         self._scope = make_scope(self.memory.memory_space, user_name)
         self.files = FileMemory(root, user_id=user_name, memory=self.memory)
+        self._adding: list[asyncio.Task[SummaryResult]] = []
 
     async def start(self) -> None:
         """Take over what changed in the folder, remove old files of tool results, go on with what was left undone."""
@@ -115,9 +117,12 @@ class ReMeLight:
 
     async def close(self) -> None:
         """Finish what goes on in the background and remove old files of tool results; see `ReMe.close`."""
-        if self.memory.folders is not None:
-            self.memory.folders.start(self._scope)
-        await self.memory.close()
+        try:
+            await self._added()
+        finally:
+            if self.memory.folders is not None:
+                self.memory.folders.start(self._scope)
+            await self.memory.close()
 
     async def __aenter__(self) -> Self:
         """Start."""
@@ -229,13 +234,29 @@ class ReMeLight:
         await self._follow()
         return result
 
-    async def add_async_summary_task(self, messages: Sequence[object], language: str = "") -> None:
-        """Write the journal in the background, as a job on disk that outlives the process."""
-        await self.summary_memory(messages, language, background=True)
+    def add_async_summary_task(self, messages: Sequence[object], language: str = "") -> asyncio.Task[SummaryResult]:
+        """Write the journal in the background; needs a running event loop.
 
-    async def await_summary_tasks(self) -> None:
-        """Wait until the journal is written (PartialFailureError: some of it failed, and waits)."""
+        Once the task that is returned is done, a job on disk outlives the process. Who doesn't await it is told what
+        failed by `await_summary_tasks` or `close`.
+        """
+        task = asyncio.ensure_future(self.summary_memory(list(messages), language, background=True))
+        self._adding.append(task)
+        return task
+
+    async def await_summary_tasks(self) -> str:
+        """Wait until the journal is written; say so (PartialFailureError: some of it failed, and waits)."""
+        await self._added()
         await self.memory.flush()
+        return "The journal is written."
+
+    async def _added(self) -> None:
+        """Wait until what was begun is on disk; the first failure is raised, behind the others' end."""
+        adding, self._adding = self._adding, []
+        ended = await asyncio.gather(*adding, return_exceptions=True)
+        for failure in ended:
+            if isinstance(failure, BaseException):
+                raise failure
 
     async def memory_search(self, query: str, max_results: int = 5, min_score: float = 0.1) -> list[FileHit]:
         """Return the best lines and passages of the files, each with its file, lines, score and text, best first."""

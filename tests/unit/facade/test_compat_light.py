@@ -135,7 +135,7 @@ async def test_the_agent_sees_the_page_of_the_day_and_reaches_nothing_but_the_jo
 
 async def test_the_journal_is_a_job_on_disk_that_the_next_start_finishes(tmp_path: Path, clock: FixedClock) -> None:
     failing = light(tmp_path, clock, ModelUnavailableError("out"))
-    await failing.add_async_summary_task(TALK)
+    failing.add_async_summary_task(TALK)  # not awaited, as readers of the seeds write it
     with pytest.raises(PartialFailureError):
         await failing.await_summary_tasks()
     assert "Python 3.12" in (tmp_path / "work" / "dialog" / "2026-11-22.jsonl").read_text()
