@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+import psutil
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
@@ -104,7 +106,10 @@ def running_server(shared: Path | None = None, *, durable: bool = False) -> Iter
     finally:
         if shared is None:  # it may have been started anew, which the library doesn't know
             control(made, "stop", "-m", "immediate")
-        server.cleanup()
+        try:
+            server.cleanup()
+        except psutil.NoSuchProcess:  # the one that was stopped above, still ending as the library looked
+            shutil.rmtree(folder / "data", ignore_errors=True)
         with suppress(OSError):  # other processes of this run are still there
             folder.rmdir()
 
