@@ -73,10 +73,10 @@ def _print_change(output: Output, item: MemoryChange) -> None:
 
 
 def _moment(text: str, now: datetime, name: str) -> datetime | str:
-    """Return a time that is told from now: `7d`, `12h`, `2w`, `today`, `yesterday` (UTC); all else as it is.
+    """Return a time that is told from now: `7d`, `12h`, `2w`, `today`, `yesterday` (UTC); a date as it is.
 
     Raises:
-        InvalidInputError: It lies before all times that can be told.
+        InvalidInputError: It is neither, or lies before all times that can be told.
     """
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     named = {"now": now, "today": today, "yesterday": today - timedelta(days=1)}
@@ -84,6 +84,9 @@ def _moment(text: str, now: datetime, name: str) -> datetime | str:
         return named[text.strip().lower()]
     ago = _AGO.fullmatch(text.strip())
     if ago is None:
+        if not text.strip()[:4].isdecimal():
+            msg = f"{name}: not a time: {text[:40]!r}; write 2026-11-01, 7d, 12h, 2w, yesterday or today"
+            raise InvalidInputError(msg)
         return text
     try:
         return now - int(ago[1]) * _UNITS[ago[2]]

@@ -52,7 +52,7 @@ def writing_threads(settings: ServerSettings) -> int:
     return max(1, settings.max_connections * 2 // 5)
 
 
-class _LostError(Exception):
+class _LostServerError(Exception):
     """The server was lost while it committed."""
 
 
@@ -258,7 +258,7 @@ class PostgresDatabase:
                 signature = next(threads.signatures)
                 try:
                     self._commit(connection, writer, signature)
-                except _LostError as exc:
+                except _LostServerError as exc:
                     raise _LostCommitError(signature, result) from exc
             except BaseException:
                 if raw.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
@@ -274,7 +274,7 @@ class PostgresDatabase:
             done = "ROLLBACK"
         except psycopg.Error as exc:
             if connection.is_lost:
-                raise _LostError from exc
+                raise _LostServerError from exc
             raise
         if done != "COMMIT":
             msg = f"{self.path} took the transaction back, as a statement of it had failed: nothing was written"

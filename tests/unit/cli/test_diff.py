@@ -22,7 +22,6 @@ NOW = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
         ("yesterday", datetime(2026, 11, 22, tzinfo=UTC)),
         ("Today", datetime(2026, 11, 23, tzinfo=UTC)),
         ("2026-11-01", "2026-11-01"),
-        ("7 days", "7 days"),
     ],
 )
 def test_times_are_told_from_now(text: str, meant: datetime | str) -> None:
@@ -78,3 +77,11 @@ def test_list_shows_what_was_known_at_a_time(reme: Reme) -> None:
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     assert "Ana likes tea" in reme("list", "--known-at", tomorrow).out
     assert reme("list", "--layer", "message", "--known-at", tomorrow).code == 2
+
+
+@pytest.mark.parametrize("told", ["tomorrow", "30m", "-1d", "7 days", "nonsense"])
+def test_a_time_that_is_none_is_refused_with_the_forms_that_are(reme: Reme, told: str) -> None:
+    reme("add", "Ana likes tea")
+    done = reme("diff", f"--since={told}")
+    assert done.code == 2
+    assert "7d, 12h, 2w, yesterday or today" in done.err
