@@ -13,7 +13,7 @@ from reme_core.ports import DeleteMemory, Embedder, PutMemory, Store, WriteBatch
 from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import is_unchanged, replaced
 from reme_core.schema import Event, Memory, Scope, UndoResult, describe, new_id
-from reme_core.schema.checks import check_numbers, kind_of
+from reme_core.schema.checks import check_numbers, kind_of, merge_json
 from reme_core.steps.distillation import run_events
 from reme_core.steps.user_input import check_time_not_future
 
@@ -83,7 +83,7 @@ class Editor:
         reason: str,
         at: datetime,
     ) -> Memory:
-        """Change fields of a memory; id and creation time stay.
+        """Change fields of a memory, its metadata key by key; id and creation time stay.
 
         Raises:
             MemoryNotFoundError: No such memory in this scope.
@@ -98,6 +98,8 @@ class Editor:
         for name in {"valid_from", "valid_to"} & changes.keys():
             fields[f"{name}_precision"] = changes.get(f"{name}_precision")
         memory = _memory(fields, "memory")
+        if "metadata" in changes:
+            memory = _memory({**fields, "metadata": merge_json(before.metadata, memory.metadata)}, "memory")
         expected = before.revision if expected_revision is None else expected_revision
         if memory.index_text == before.index_text:  # the vector stays as well, so no model is needed
             put = PutMemory(memory=memory, expected_revision=expected)

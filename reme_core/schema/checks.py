@@ -12,7 +12,7 @@ import math
 import os
 import re
 import reprlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
@@ -175,6 +175,21 @@ def copy_json(value: JsonValue) -> JsonValue:
     if isinstance(value, list):
         return [copy_json(part) for part in value]
     return value
+
+
+def merge_json(value: dict[str, JsonValue], patch: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return an object with what a patch sets: objects are merged, null removes a key, all else is replaced whole.
+
+    Source: RFC 7396, JSON Merge Patch.
+    """
+    merged = dict(value)
+    for key, part in patch.items():
+        held = merged.pop(key, None)
+        if isinstance(part, dict):
+            merged[key] = merge_json(held if isinstance(held, dict) else {}, part)
+        elif part is not None:
+            merged[key] = part
+    return merged
 
 
 Json = Annotated[JsonValue, AfterValidator(check_json)]

@@ -53,6 +53,9 @@ def test_a_memory_is_added_read_changed_superseded_undone_and_deleted(client):
     assert Memory.model_validate(added).user_id == "ana"
     changed = client.patch(path, json={"content": "Ana likes green tea", "expected_revision": 1}).json()
     assert changed["revision"] == 2
+    client.patch(path, json={"metadata": {"seen": {"by": "bo", "in": 2024}, "cup": "blue"}})
+    merged = client.patch(path, json={"metadata": {"seen": {"by": None}, "cup": None}}).json()
+    assert merged["metadata"] == {"seen": {"in": 2024}}
     stale = client.patch(path, json={"content": "Ana likes mate", "expected_revision": 1})
     assert (stale.status_code, stale.json()["title"]) == (409, "ConflictError")
     newer = client.post(f"{path}/supersede", json={"content": "Ana drinks coffee"}).json()
