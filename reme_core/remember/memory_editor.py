@@ -12,7 +12,7 @@ from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundErr
 from reme_core.ports import DeleteMemory, Embedder, PutMemory, Store, WriteBatch
 from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import is_unchanged, replaced
-from reme_core.schema import Event, Memory, Scope, UndoResult, describe, new_id
+from reme_core.schema import Event, Memory, MemoryType, Scope, UndoResult, describe, new_id
 from reme_core.schema.checks import check_numbers, kind_of, merge_json
 from reme_core.steps.distillation import run_events
 from reme_core.steps.user_input import check_time_not_future
@@ -38,6 +38,9 @@ _GIVEN = frozenset(
     }
 )
 _CHANGEABLE = _GIVEN - {"memory_id", "observed_at", "sources"}
+# What the class of a record checks, or follows from it.
+_OF_CLASS = frozenset({"memory_type", "memory_target", "content", "when_to_use", "metadata"})
+CHECKED_BY_CLASS = "memory_type: a record is written by put_record and patch_record, where its class checks it"
 UNDO_REASON = "undo of run"
 """Begins the reason of what an undo does."""
 
@@ -71,7 +74,7 @@ class Editor:
         for place, memory in enumerate(memories):
             check_time_not_future(memory.observed_at, f"memories[{place}].observed_at", at)
         run = run_id or new_id()
-        return await self._put(scope, memories, expected=[0] * len(memories), run_id=run, reason=reason, at=at)
+        return await self.put(scope, memories, expected=[0] * len(memories), run_id=run, reason=reason, at=at)
 
     async def update(
         self,
@@ -94,10 +97,14 @@ class Editor:
             msg = f"update_memory: nothing to change; give some of {', '.join(sorted(_CHANGEABLE))}"
             raise InvalidInputError(msg)
         [before] = await self.store.get(scope, [memory_id])
+        if before.memory_type is MemoryType.RECORD and changes.keys() & _OF_CLASS:
+            raise InvalidInputError(CHECKED_BY_CLASS)
         fields = {**before.model_dump(), **changes, "updated_at": at}
         for name in {"valid_from", "valid_to"} & changes.keys():
             fields[f"{name}_precision"] = changes.get(f"{name}_precision")
         memory = _memory(fields, "memory")
+        if memory.memory_type is not before.memory_type:
+            _check_no_record(memory)
         if "metadata" in changes:
             memory = _memory({**fields, "metadata": merge_json(before.metadata, memory.metadata)}, "memory")
         expected = before.revision if expected_revision is None else expected_revision
@@ -105,7 +112,7 @@ class Editor:
             put = PutMemory(memory=memory, expected_revision=expected)
             [stored] = await self.store.put(scope, WriteBatch(puts=[put], reason=reason, run_id=new_id(), at=at))
         else:
-            [stored] = await self._put(scope, [memory], expected=[expected], run_id=new_id(), reason=reason, at=at)
+            [stored] = await self.put(scope, [memory], expected=[expected], run_id=new_id(), reason=reason, at=at)
         return stored
 
     async def supersede(
@@ -133,7 +140,7 @@ class Editor:
             )
             raise InvalidInputError(msg)
         closed = replaced(old, new).model_copy(update={"updated_at": at})
-        [_, stored] = await self._put(
+        [_, stored] = await self.put(
             scope, [closed, new], expected=[old.revision, 0], run_id=new_id(), reason=reason, at=at
         )
         return stored
@@ -143,7 +150,7 @@ class Editor:
         deletes = [DeleteMemory(memory_id=memory_id, erase=erase)]
         await self.store.put(scope, WriteBatch(deletes=deletes, reason=reason, run_id=new_id(), at=at))
 
-    async def _put(
+    async def put(
         self,
         scope: Scope,
         memories: Sequence[Memory],
@@ -153,6 +160,7 @@ class Editor:
         reason: str,
         at: datetime,
     ) -> list[Memory]:
+        """Write memories, each of the revision that is expected (0: new), with vectors (ConflictError)."""
         if not memories:
             return []
         vectors = await vectors_or_none(self.embedder, [memory.index_text for memory in memories])
@@ -176,7 +184,15 @@ def _draft(scope: Scope, fields: object, place: int, at: datetime) -> Memory:
         raise InvalidInputError(msg)
     given = {name: value for name, value in fields.items() if value is not None}
     whole = {**given, **scope.model_dump(), "created_at": at, "updated_at": at}
-    return _memory(whole, f"memories[{place}]")
+    memory = _memory(whole, f"memories[{place}]")
+    _check_no_record(memory)
+    return memory
+
+
+def _check_no_record(memory: Memory) -> None:
+    """Refuse a record that no class has checked (InvalidInputError)."""
+    if memory.memory_type is MemoryType.RECORD:
+        raise InvalidInputError(CHECKED_BY_CLASS)
 
 
 def _memory(fields: Mapping[str, object], where: str) -> Memory:

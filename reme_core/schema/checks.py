@@ -262,12 +262,13 @@ def describe(
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)[:_PLACE]
         told = with_values and item["type"] not in {"value_error", "missing", "too_short", "too_long"}
         found = f" (found {shown(item['input'])})" if told else ""
-        lines.append(f"{what}{place}: {_reason(item, form)}{found}")
+        lines.append(f"{what}{place}: {reason_of(item, form)}{found}")
     more = error.error_count() - _MOST
     return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")
 
 
-def _reason(item: ErrorDetails, form: type[BaseModel] | None) -> str:
+def reason_of(item: ErrorDetails, form: type[BaseModel] | None = None) -> str:
+    """Return what is wrong with one field, without its place; `form` as for `describe`."""
     if item["type"] == "extra_forbidden":
         name, names = (
             str(item["loc"][-1]),

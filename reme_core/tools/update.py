@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 from reme_core.errors import ConflictError, ToolFeedback
 from reme_core.ports import PutMemory, ToolContext
 from reme_core.rules import ChainUpdate, chain_of, place
-from reme_core.schema import Memory
+from reme_core.schema import Memory, MemoryType
 from reme_core.schema.checks import Id, Metadata, merge_json
 from reme_core.schema.tool_calls import is_guideline
 from reme_core.steps.targets import (
@@ -171,6 +171,9 @@ def _check_writable(memories: Sequence[Memory], items: Sequence[UpdateItem]) -> 
                 f"memory {memory.memory_id!r} is the guideline of a tool, which is written from its recorded calls "
                 "alone; nothing was updated: add a note with add_memory"
             )
+            raise ToolFeedback(msg)
+        if memory.memory_type is MemoryType.RECORD:
+            msg = f"memory {memory.memory_id!r} is a record with fields, not a text; nothing was updated: leave it"
             raise ToolFeedback(msg)
         check_reserved(target_of(memory), item.metadata)
 
