@@ -7,6 +7,7 @@ import json
 import logging
 
 import pytest
+from pydantic import BaseModel
 
 from reme_core import ChangedMemories, ReMe, RetrieveResult
 from reme_core.schema import Memory, Usage, make_scope
@@ -20,6 +21,9 @@ NOT_SERVED = {
     "set_retriever": "takes an object",
     "set_task_flow": "takes an object",
     "set_task_retrieval": "takes an object",
+    "put_record": "takes an object of a class that the service has not",
+    "patch_record": "takes a class",
+    "records": "takes a class",
     "tool_context": "makes an object",
     "in_context_memory": "makes an object",
     "sync": "makes an object",
@@ -44,6 +48,28 @@ def test_each_method_of_the_facade_is_a_call_or_has_a_reason_not_to_be():
 def test_no_request_names_a_space_or_a_user():
     for call in CALLS:
         assert not call.form.model_fields.keys() & {"user_id", "shared", "memory_space", "scope"}
+
+
+def test_records_are_shown_and_deleted_as_memories_and_written_by_their_class_alone(client_as, tmp_path):
+    class Profile(BaseModel):
+        name: str
+
+    with ReMe.sync("space", tmp_path / "records", llm=None, embedding=None, schemas=[Profile]) as memory:
+        memory.put_record(Profile(name="Ana"), user_id="ana")
+    client = client_as(memory=ReMe("space", tmp_path / "records", llm=None, embedding=None))
+    [kept] = client.get("/v1/memories", params={"memory_type": "record"}).json()["memories"]
+    assert (kept["memory_id"], kept["metadata"]) == ("record:Profile", {"name": "Ana"})
+    [hit] = client.post("/v1/retrieve", json={"query": "Ana", "memory_type": "record"}).json()["results"]
+    assert (hit["memory_type"], hit["memory_target"]) == ("record", "Profile")
+    path = "/v1/memories/record:Profile"
+    for call in (
+        client.patch(path, json={"metadata": {"name": 5}}),
+        client.post(f"{path}/supersede", json={"content": "Profile: name: Eve"}),
+        client.post("/v1/memories", json={"content": "Profile: name: Eve", "memory_type": "record"}),
+    ):
+        assert (call.status_code, call.json()["title"]) == (422, "InvalidInputError")
+    assert client.delete(path).status_code in {200, 204}
+    assert client.get("/v1/memories").json()["memories"] == []
 
 
 def test_a_memory_is_added_read_changed_superseded_undone_and_deleted(client):
