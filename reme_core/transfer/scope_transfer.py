@@ -35,6 +35,7 @@ from reme_core.ports import (
 from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import settle_equal
 from reme_core.schema import (
+    NO_VECTORS,
     STATEMENTS,
     Block,
     DumpedLibrary,
@@ -268,7 +269,7 @@ async def _import_messages(
 
 async def _import_memories(store: Store, embedder: Embedder | None, scope: Scope, items: Sequence[Memory]) -> None:
     fresh = await _unknown(store, scope, items)
-    statements = [memory for memory in fresh if memory.memory_type is not MemoryType.META]  # only these have vectors
+    statements = [memory for memory in fresh if memory.memory_type not in NO_VECTORS]
     found = await vectors_or_none(embedder, [memory.index_text for memory in statements])
     vectors = {memory.memory_id: vector for memory, vector in zip(statements, found, strict=True)}
     puts = [
@@ -277,6 +278,7 @@ async def _import_memories(store: Store, embedder: Embedder | None, scope: Scope
             vector=vectors.get(memory.memory_id),
             wants_vector=embedder is not None and memory.memory_id in vectors,
             expected_revision=0,
+            on_duplicate="raise" if memory.memory_type is MemoryType.BLOCK else "existing",  # one has other words
         )
         for memory in fresh
     ]
