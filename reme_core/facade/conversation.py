@@ -152,7 +152,7 @@ class ConversationMethods:
             token_budget=token_budget,
             min_score=None if min_score is None else inputs.read_share(min_score, "min_score"),
             layers=inputs.read_layers(layers),
-            types=inputs.read_types(memory_type),
+            types=inputs.read_searched_types(memory_type),
             targets=inputs.read_targets(memory_target),
             metadata=inputs.read_metadata_filter(metadata),
             session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),

@@ -92,7 +92,8 @@ class MemoryBlocks:
 
     async def list(self, scope: Scope) -> list[MemoryBlock]:
         """Return the blocks of a scope, the granted ones with them, in the order in which they came to it."""
-        entries = reversed(await all_memories(self.store, scope, MemoryFilter(types=_BLOCKS)))
+        entries = await all_memories(self.store, scope, MemoryFilter(types=_BLOCKS))
+        entries.sort(key=lambda entry: (entry.created_at, entry.memory_target))
         held = [await self._behind(entry) for entry in entries]
         return [self._shown(*found) for found in held if found is not None]
 

@@ -73,6 +73,15 @@ def read_types(value: object) -> tuple[MemoryType, ...] | None:
     return _some(tuple(read_type(item) for item in items), "memory_type")
 
 
+def read_searched_types(value: object) -> tuple[MemoryType, ...] | None:
+    """Read `memory_type` of a search, as `read_types`; of memory blocks, a shared one is seen by a grant alone."""
+    types = read_types(value)
+    if types is not None and MemoryType.BLOCK in types:
+        msg = "memory_type: 'block' is not searched: memory_blocks lists the memory blocks of a user"
+        raise InvalidInputError(msg)
+    return types
+
+
 def _some(items: tuple[T, ...], name: str) -> tuple[T, ...]:
     """Refuse an empty list, which would be read as any by whoever asks whether there is a filter."""
     if not items:
