@@ -264,13 +264,13 @@ class MemoryBlocks:
         what = f"memory block {before.label!r}"
         settings = (change.description, change.limit_tokens, change.read_only)
         if before.access == "read":
-            msg = f"{what} is shared with this user for reading: only the application changes it, with shared=True"
+            msg = f"{what} is shared with this user for reading, and changed with shared=True by the application alone"
             raise InvalidInputError(msg)
         if before.access == "write" and any(value is not None for value in settings):
             msg = f"{what} is shared: its description, limit and read-only flag are set with shared=True"
             raise InvalidInputError(msg)
         if write.is_of_model and before.read_only:
-            msg = f"{what} is read-only: only the application changes it"
+            msg = f"{what} is read-only: the application alone changes it"
             raise InvalidInputError(msg)
         if change.text is None and change.limit_tokens is None:
             return

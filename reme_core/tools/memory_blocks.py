@@ -54,7 +54,7 @@ class MemoryInsertOp(BaseMemoryToolOp[InsertItem]):
     """Inserts lines into a memory block."""
 
     name = "memory_insert"
-    description = "Add lines to one of your memory blocks, as soon as you learn what it is for."
+    description = "Add lines to one of your memory blocks, as soon as you learn something that belongs there."
     item = InsertItem
 
     async def execute(self, items: Sequence[InsertItem], context: ToolContext) -> str:

@@ -281,6 +281,8 @@ async def test_the_text_for_a_prompt_quotes_what_blocks_say(memory: ReMe) -> Non
 async def test_blocks_come_along_in_an_export_and_replace_none_that_are_there(memory: ReMe, tmp_path: Path) -> None:
     await memory.set_memory_block("human", "Alice's", user_id="alice", limit_tokens=70)
     await memory.set_memory_block("empty", user_id="alice")
+    await memory.set_memory_block("team", "shared", shared=True)
+    await memory.grant_memory_block("team", user_id="alice")
     await memory.export(tmp_path / "alice.jsonl", user_id="alice")
     await memory.import_(tmp_path / "alice.jsonl", user_id="bob")
     shown = [(block.label, block.text, block.limit_tokens) for block in await memory.memory_blocks(user_id="bob")]
