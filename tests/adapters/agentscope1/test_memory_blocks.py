@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from agentscope.memory import InMemoryMemory, MemoryBase
+from agentscope.message import Msg
 from agentscope.tool import ToolResponse
 
 from reme_agentscope.v1.long_term.long_term_memory import ReMePersonalLongTermMemory
@@ -74,6 +75,18 @@ async def test_an_edit_is_in_the_next_prompt_once_and_in_no_other_user_s(tmp_pat
     assert "Likes oolong." in prompt
     assert "I am Friday." not in prompt
     assert not tool_names(later.asked[0])
+
+
+async def test_one_that_a_broken_call_left_behind_makes_way_for_the_next(tmp_path: Path) -> None:
+    model, context = ScriptedModel(), InMemoryMemory()
+    await context.add(Msg("memory_blocks", "<memory_block>\nof before\n</memory_block>", "user"), marks="hint")
+    async with opened(tmp_path) as reme:
+        await set_blocks(reme)
+        memory = ReMePersonalLongTermMemory(user_name="ann", reme=reme, memory_blocks=True)
+        await make_agent(model, long_term_memory=memory, memory=context)(user("hello"))
+        await memory.close()
+    assert "Is called ann." in blocks_in(model.asked[0])
+    assert "of before" not in model.asked[0].text
 
 
 async def test_a_block_that_may_not_be_edited_answers_in_words(tmp_path: Path) -> None:

@@ -119,6 +119,18 @@ def test_memory_blocks_stand_behind_the_instructions_and_notes_before_the_questi
     assert not any("memory_block" in text for _, text in said_before)
 
 
+def test_memory_blocks_that_cannot_be_read_do_not_fail_the_chat(client, model, memory, monkeypatch):
+    async def fail(**_):
+        raise StorageFullError("the disk is gone")
+
+    monkeypatch.setattr(memory, "memory_blocks", fail)
+    model.replies(Completion(text="Hello."))
+    answer = ask(client, user("Hi"))
+    assert answer.headers["x-reme-memory"] == "degraded; reason=StorageFullError"
+    assert answer.parse().choices[0].message.content == "Hello."
+    assert model.bodies[0]["messages"] == [user("Hi")]
+
+
 def test_a_talk_that_goes_on_is_kept_once_and_not_shown_again(client, model, tmp_path):
     talk = [user("My boat is called Rosa.")]
     for turn, answer in enumerate(("A fine name.", "Rosa it is.", "Yes.")):
