@@ -74,8 +74,11 @@ class BlockWrite:
 
 
 class _Held(NamedTuple):
+    """A block as a user sees it; of one that is about to be made, the revision is 0."""
+
     memory: Memory
     access: Access
+    revision: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +98,12 @@ class MemoryBlocks:
         entries = await all_memories(self.store, scope, MemoryFilter(types=_BLOCKS))
         entries.sort(key=lambda entry: (entry.created_at, entry.memory_target))
         held = [await self._behind(entry) for entry in entries]
-        return [self._shown(*found) for found in held if found is not None]
+        return [self._shown(found.memory, found.access) for found in held if found is not None]
 
     async def get(self, scope: Scope, label: str) -> MemoryBlock:
         """Return a block, of the user's own or granted (MemoryBlockNotFoundError)."""
-        return self._shown(*_there(await self._find(scope, label), label))
+        held = _there(await self._find(scope, label), label)
+        return self._shown(held.memory, held.access)
 
     async def change(
         self,
@@ -124,25 +128,21 @@ class MemoryBlocks:
             found = await self._find(scope, label)
             if found is None and makes and expected_revision is None:
                 await self._check_free(scope, label)
-                found = _Held(_new_block(scope, label, write), "own")
-                revision = 0
-            else:
-                found = _there(found, label)
-                revision = found.memory.revision
-            before = self._shown(*found)
-            self._check_expected(before, expected_revision)
+                found = _Held(_new_block(scope, label, write), "own", 0)
+            held = _there(found, label)
+            before = self._shown(held.memory, held.access)
+            _check_expected(before, expected_revision)
             change = edit(before)
-            after = change.applied(found.memory)
-            if revision and (after.content, after.metadata) == (found.memory.content, found.memory.metadata):
+            after = change.applied(held.memory)
+            if held.revision and after == held.memory:
                 return before
-            self._check(before, change, write, after)
-            stamp = {"updated_at": write.at, "author": write.actor}
-            put = PutMemory(memory=after.model_copy(update=stamp), expected_revision=revision, on_duplicate="raise")
-            try:
-                [stored] = await self.store.put(after.scope, write.batch(puts=[put]))
-            except ConflictError:
-                continue
-            return self._shown(stored, found.access)
+            _check_right(before, change, write)
+            if change.text is not None or change.limit_tokens is not None:
+                self._check_size(after, write)
+            after = after.model_copy(update={"updated_at": write.at, "author": write.actor})
+            stored = await self._put(after, held.revision, write)
+            if stored is not None:
+                return self._shown(stored, held.access)
         raise _busy(label)
 
     async def delete(self, scope: Scope, label: str, write: BlockWrite, *, expected_revision: int | None) -> None:
@@ -153,12 +153,11 @@ class MemoryBlocks:
             InvalidInputError: It is a granted one.
             ConflictError: It has another revision than expected.
         """
-        found = _there(await self._find(scope, label), label)
-        block = self._shown(*found)
-        if found.access != "own":
+        block = await self.get(scope, label)
+        if block.access != "own":
             msg = f"memory block {label!r} is shared: delete it with shared=True, or revoke it from this user"
             raise InvalidInputError(msg)
-        self._check_expected(block, expected_revision)
+        _check_expected(block, expected_revision)
         delete = DeleteMemory(memory_id=block.memory_id, expected_revision=expected_revision)
         await self.store.put(scope, write.batch(deletes=[delete]))
 
@@ -180,19 +179,12 @@ class MemoryBlocks:
                 raise MemoryBlockNotFoundError([label], where="in the shared scope", advice="make it with shared=True")
             entry = await self._entry(scope, label)
             if entry is not None and not is_grant(entry):
-                msg = (
-                    f"user {scope.user_id!r} has a memory block {label!r} of their own: delete it, or use another label"
-                )
+                msg = f"user {scope.user_id!r} has a memory block {label!r} of their own: delete it, or rename one"
                 raise ConflictError(msg)
-            revision = 0 if entry is None else entry.revision
             granted = {"updated_at": write.at, "metadata": {"shared": access, "shared_id": shared.memory_id}}
             memory = (entry or _new_block(scope, label, write)).model_copy(update=granted)
-            put = PutMemory(memory=memory, expected_revision=revision, on_duplicate="raise")
-            try:
-                await self.store.put(scope, write.batch(puts=[put]))
-            except ConflictError:
-                continue
-            return self._shown(shared, access)
+            if await self._put(memory, 0 if entry is None else entry.revision, write) is not None:
+                return self._shown(shared, access)
         raise _busy(label)
 
     async def revoke(self, scope: Scope, label: str, write: BlockWrite) -> None:
@@ -215,7 +207,7 @@ class MemoryBlocks:
         """Return the block that an entry of a scope is, or grants; None where the shared block is gone."""
         settings = _settings(entry)
         if settings.shared is None:
-            return _Held(entry, "own")
+            return _Held(entry, "own", entry.revision)
         if settings.shared_id is None:
             return None
         try:
@@ -223,7 +215,16 @@ class MemoryBlocks:
         except MemoryNotFoundError:
             return None
         is_there = shared.memory_type is MemoryType.BLOCK and shared.memory_target == entry.memory_target
-        return _Held(shared, settings.shared) if is_there and shared.is_current else None
+        return _Held(shared, settings.shared, shared.revision) if is_there and shared.is_current else None
+
+    async def _put(self, memory: Memory, revision: int, write: BlockWrite) -> Memory | None:
+        """Write the memory of a block over this revision, 0 for none; None where somebody else was faster."""
+        put = PutMemory(memory=memory, expected_revision=revision, on_duplicate="raise")
+        try:
+            [stored] = await self.store.put(memory.scope, write.batch(puts=[put]))
+        except ConflictError:
+            return None
+        return stored
 
     async def _check_free(self, scope: Scope, label: str) -> None:
         """Refuse to make a block beside the grant of one that is gone (ConflictError)."""
@@ -250,38 +251,42 @@ class MemoryBlocks:
     def _count(self, text: str) -> int:
         return estimate_tokens(text) if self.counter is None else self.counter.count(text)
 
-    def _check_expected(self, block: MemoryBlock, expected: int | None) -> None:
-        if expected is not None and block.revision != expected:
-            msg = (
-                f"memory block {block.label!r} has revision {block.revision}, revision {expected} was expected: "
-                f"{block.author!r} changed it at {block.updated_at:%Y-%m-%d %H:%M:%S} UTC, and it has "
-                f"{block.tokens} of {block.limit_tokens} tokens now; read it again, then decide"
-            )
-            raise ConflictError(msg)
-
-    def _check(self, before: MemoryBlock, change: BlockChange, write: BlockWrite, after: Memory) -> None:
-        """Refuse a change that this writer may not make, or that the limit doesn't allow (InvalidInputError)."""
-        what = f"memory block {before.label!r}"
-        settings = (change.description, change.limit_tokens, change.read_only)
-        if before.access == "read":
-            msg = f"{what} is shared with this user for reading, and changed with shared=True by the application alone"
+    def _check_size(self, memory: Memory, write: BlockWrite) -> None:
+        """Refuse a text above its limit, or that no memory can have (InvalidInputError)."""
+        what = f"memory block {memory.memory_target!r}"
+        if len(memory.content) > MAX_MEMORY_CHARS:
+            msg = f"{what}: the text has {len(memory.content)} characters, at most {MAX_MEMORY_CHARS} are allowed"
             raise InvalidInputError(msg)
-        if before.access == "write" and any(value is not None for value in settings):
-            msg = f"{what} is shared: its description, limit and read-only flag are set with shared=True"
-            raise InvalidInputError(msg)
-        if write.is_of_model and before.read_only:
-            msg = f"{what} is read-only: the application alone changes it"
-            raise InvalidInputError(msg)
-        if change.text is None and change.limit_tokens is None:
-            return
-        if len(after.content) > MAX_MEMORY_CHARS:
-            msg = f"{what}: the text has {len(after.content)} characters, at most {MAX_MEMORY_CHARS} are allowed"
-            raise InvalidInputError(msg)
-        tokens, limit = self._count(after.content), _settings(after).limit_tokens
+        tokens, limit = self._count(memory.content), _settings(memory).limit_tokens
         if tokens > limit:
             advice = "shorten it, as by memory_rethink" if write.is_of_model else "shorten it, or give a limit_tokens"
             msg = f"{what}: the text would have {tokens} tokens, and its limit is {limit}: {advice}"
             raise InvalidInputError(msg)
+
+
+def _check_expected(block: MemoryBlock, expected: int | None) -> None:
+    if expected is not None and block.revision != expected:
+        msg = (
+            f"memory block {block.label!r} has revision {block.revision}, revision {expected} was expected: "
+            f"{block.author!r} changed it at {block.updated_at:%Y-%m-%d %H:%M:%S} UTC, and it has "
+            f"{block.tokens} of {block.limit_tokens} tokens now; read it again, then decide"
+        )
+        raise ConflictError(msg)
+
+
+def _check_right(block: MemoryBlock, change: BlockChange, write: BlockWrite) -> None:
+    """Refuse a change that this writer may not make (InvalidInputError)."""
+    settings = (change.description, change.limit_tokens, change.read_only)
+    if block.access == "read":
+        why = "shared with this user for reading, and changed with shared=True by the application alone"
+    elif block.access == "write" and any(value is not None for value in settings):
+        why = "shared: its description, limit and read-only flag are set with shared=True"
+    elif write.is_of_model and block.read_only:
+        why = "read-only: the application alone changes it"
+    else:
+        return
+    msg = f"memory block {block.label!r} is {why}"
+    raise InvalidInputError(msg)
 
 
 def is_grant(memory: Memory | None) -> bool:
