@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Never, Self
 from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
 from reme_core.facade.conversation import ConversationMethods
 from reme_core.facade.memories import MemoryMethods
+from reme_core.facade.memory_blocks import MemoryBlockMethods
 from reme_core.facade.messages import JobMethods, MessageMethods, OffloadMethods
 from reme_core.facade.parts import UNSET, AdapterSupport, MakesSync, Settings, Unset, check_kind, log_failed_close
 from reme_core.facade.records import RecordMethods
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
         Summarizer,
         SummaryRequest,
         TokenCounter,
-        ToolContext,
     )
     from reme_core.steps.records import Schemas
     from reme_core.steps.slicing import Slicing
@@ -55,6 +55,7 @@ class ReMe(
     ConversationMethods,
     MemoryMethods,
     RecordMethods,
+    MemoryBlockMethods,
     MessageMethods,
     JobMethods,
     TaskMethods,
@@ -340,18 +341,6 @@ class ReMe(
             retriever = replace(retriever, system_prompt=inputs.read_query(system_prompt, "system_prompt"))
         self._retriever = (
             retriever.bind_retriever(self._runtime) if isinstance(retriever, BindsRetriever) else retriever
-        )
-
-    def tool_context(self, *, user_id: str | None = None, shared: bool = False) -> ToolContext:
-        """Return a context in which the tools of `reme_core.tools` work on one scope, outside an agent."""
-        from reme_core.ports import ToolContext
-
-        return ToolContext(
-            scope=self._scope(user_id, shared=shared),
-            store=self._ports.store,
-            embedder=self._embedder,
-            model=self._ports.llm,
-            clock=self._clock,
         )
 
     @property

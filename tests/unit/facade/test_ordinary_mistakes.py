@@ -60,6 +60,7 @@ GOOD: dict[str, object] = {
     "feedback": [],
     "uses": 1,
     "helpful": 1,
+    "label": "human",
     "retriever": AgenticRetriever(),
     "instance": Note(text="tea"),
     "model": Note,
