@@ -229,7 +229,7 @@ class RecordMismatchError(StoreError):
         fields: The fields that don't fit.
     """
 
-    def __init__(self, message: str, *, memory_id: str, fields: Sequence[str]) -> None:
+    def __init__(self, message: str, *, memory_id: str = "", fields: Sequence[str] = ()) -> None:
         """Keep the message, the record and the fields."""
         super().__init__(message)
         self.memory_id = memory_id
