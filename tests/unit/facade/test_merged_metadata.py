@@ -35,7 +35,7 @@ EXAMPLES = [
     ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
 ]
 VALUES = st.recursive(
-    st.none() | st.integers() | st.text(), lambda part: st.dictionaries(st.text(), part), max_leaves=8
+    st.none() | st.integers() | st.text(), lambda part: st.dictionaries(st.text(), part), max_leaves=4
 )
 OBJECTS = st.dictionaries(st.text(), VALUES)
 
@@ -45,7 +45,7 @@ def test_objects_are_merged_as_the_standard_says(held: Any, patch: Any, wanted: 
     assert merge_json(held, patch) == wanted
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(OBJECTS, OBJECTS)
 def test_the_same_patch_twice_is_the_patch_once_and_changes_no_argument(held: Any, patch: Any) -> None:
     before = json.dumps([held, patch])

@@ -312,7 +312,7 @@ VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.li
 GIVEN = st.dictionaries(st.sampled_from([*Profile.model_fields, "", "other"]), VALUES, max_size=4)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(GIVEN)
 def test_whatever_is_set_each_field_is_set_or_has_a_problem_and_the_whole_is_an_instance(given_fields: Any) -> None:
     [schema] = read_schemas([Profile])

@@ -233,7 +233,7 @@ async def test_what_a_hostile_model_writes_changes_no_record(opened: Any, item: 
         assert (await memory.get_memory(PROFILE_ID, **U)).revision == 1
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), st.lists, max_leaves=5))
 async def test_no_answer_of_a_model_breaks_the_reading_of_records(value: Any) -> None:
     shown = ShownRecords(schemas=read_schemas(SCHEMAS), records=(), messages=2)
