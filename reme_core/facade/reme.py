@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Never, Self
 
 from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
 from reme_core.facade.conversation import ConversationMethods
+from reme_core.facade.evolution import EvolutionMethods, evolution_ports
 from reme_core.facade.memories import MemoryMethods
 from reme_core.facade.messages import JobMethods, MessageMethods, OffloadMethods
 from reme_core.facade.parts import UNSET, AdapterSupport, MakesSync, Settings, Unset, check_kind, log_failed_close
@@ -52,6 +53,7 @@ _LOG = logging.getLogger("reme")
 class ReMe(
     ConversationMethods,
     MemoryMethods,
+    EvolutionMethods,
     MessageMethods,
     JobMethods,
     TaskMethods,
@@ -122,6 +124,8 @@ class ReMe(
             MissingExtraError: A library that is not installed.
             InvalidInputError: A memory space that can't be one.
         """
+        from reme_core.evolve.evolution_plan import EVOLVE
+        from reme_core.evolve.evolution_write import EvolveWorker
         from reme_core.facade import config
         from reme_core.facade.strategies import AgenticRetriever, AgenticSummarizer, RuntimePorts, SimpleSummarizer
         from reme_core.jobs.job_runner import JobRunner
@@ -211,6 +215,7 @@ class ReMe(
             self.set_summarizer(SimpleSummarizer(language=language, use_reviser=use_reviser))
         if self._ports.llm is not None:
             _ = self._learning  # it does the jobs that earlier processes left
+            self._runner.set_worker(EVOLVE, EvolveWorker(ports=evolution_ports(self._runtime, language)))
 
     sync = MakesSync(__init__)
 

@@ -166,6 +166,7 @@ class SyncReMe:
     delete_memory = _waiting(ReMe.delete_memory)
     list_memories = _waiting(ReMe.list_memories)
     changes = _waiting(ReMe.changes)
+    evolve = _waiting(ReMe.evolve)
     history = _waiting(ReMe.history)
     undo = _waiting(ReMe.undo)
     get_messages = _waiting(ReMe.get_messages)

@@ -1,0 +1,120 @@
+"""Groups of memories that lie near each other, as few and as full as a model is to be asked about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from reme_core.evolve.consolidation_question import MOST_SHOWN_CHARS
+from reme_core.ports import Embedder, MemorySearch, Store, Vector
+from reme_core.retrieval.embedding import EmbeddingTrace, vectors_or_none
+from reme_core.schema import Memory, Scope
+from reme_core.steps.similar_memories import SIMILARITY, Overlap, overlap, says_alike, undated
+from reme_core.steps.targets import memories_about, target_of
+
+MOST_OF_A_REQUEST = 40
+"""Memories that a model is shown at once: some 1,500 tokens."""
+
+MOST_REQUESTS = 50
+"""A run asks no more often; how much is left is told."""
+
+_NEAREST = 6  # the memory itself is among them
+_SEARCHES_AT_ONCE = 4
+_LIKELY_OVERLAP = 0.8
+
+
+class NearPair(NamedTuple):
+    """Two memories and how near they are, by the store's score in [0, 1]."""
+
+    score: float
+    one: Memory
+    other: Memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearMemories:
+    """Looks for the neighbours of memories among the current ones of the same type and target.
+
+    Attributes:
+        store: Where they are.
+        embedder: Gives vectors; None: words alone.
+        scope: Whose.
+        trace: Is told what the vectors cost, and what failed.
+    """
+
+    store: Store
+    embedder: Embedder | None
+    scope: Scope
+    trace: EmbeddingTrace
+
+    async def pairs(self, memories: Sequence[Memory]) -> list[NearPair]:
+        """Return each of some memories with its nearest ones, nearest pairs first.
+
+        How near is no matter: what says the same in other words may share none with it.
+        """
+        shown = [memory for memory in memories if len(memory.content) <= MOST_SHOWN_CHARS]
+        vectors = await vectors_or_none(self.embedder, [memory.index_text for memory in shown], self.trace)
+        gate = asyncio.Semaphore(_SEARCHES_AT_ONCE)
+        by_id = {memory.memory_id: memory for memory in shown}
+
+        async def of_one(memory: Memory, vector: Vector | None) -> list[NearPair]:
+            async with gate:
+                found = await self._near(memory, vector)
+            return [NearPair(score, memory, by_id[name]) for name, score in found if name in by_id]
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(of_one(*each)) for each in zip(shown, vectors, strict=True)]
+        found = {
+            frozenset((pair.one.memory_id, pair.other.memory_id)): pair for task in tasks for pair in task.result()
+        }
+        return sorted(found.values(), key=lambda pair: (-pair.score, pair.one.memory_id, pair.other.memory_id))
+
+    async def _near(self, memory: Memory, vector: Vector | None) -> list[tuple[str, float]]:
+        search = MemorySearch(
+            text=undated(memory.index_text), vector=vector, limit=_NEAREST, filter=memories_about(target_of(memory))
+        )
+        return [
+            (item.memory.memory_id, item.score)
+            for item in await self.store.search(self.scope, search)
+            if item.memory.memory_id != memory.memory_id
+        ]
+
+
+def likely_same(pairs: Iterable[NearPair]) -> list[tuple[Memory, Memory]]:
+    """Return the pairs that say the same as far as their words tell."""
+    return [
+        (pair.one, pair.other)
+        for pair in pairs
+        if (pair.score >= SIMILARITY or _overlap(pair.one, pair.other).share >= _LIKELY_OVERLAP)
+        and says_alike(pair.one.index_text, pair.other.index_text)
+    ]
+
+
+def _overlap(one: Memory, other: Memory) -> Overlap:
+    return overlap(one.index_text, other.index_text, one.memory_target)
+
+
+def request_groups(pairs: Iterable[NearPair]) -> list[list[Memory]]:
+    """Put memories into groups for requests: those that are near each other together, nearest first.
+
+    Of pairs that would make a group too large the farther ones are not compared.
+    """
+    group_of: dict[str, list[Memory]] = {}
+    for pair in pairs:
+        one = group_of.setdefault(pair.one.memory_id, [pair.one])
+        other = group_of.setdefault(pair.other.memory_id, [pair.other])
+        if one is not other and len(one) + len(other) <= MOST_OF_A_REQUEST:
+            one += other
+            group_of.update((memory.memory_id, one) for memory in other)
+    requests: list[list[Memory]] = []
+    for group in {id(group): group for group in group_of.values() if len(group) > 1}.values():
+        room = (request for request in requests if len(request) + len(group) <= MOST_OF_A_REQUEST)
+        (next(room, None) or _added(requests)).extend(group)
+    return requests
+
+
+def _added(requests: list[list[Memory]]) -> list[Memory]:
+    requests.append([])
+    return requests[-1]
