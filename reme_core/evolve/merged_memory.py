@@ -174,8 +174,9 @@ def check_keeps_all(parts: Sequence[Memory], content: str) -> None:
         if lost:
             msg = f"the joined text lacks {min(lost)!r:.80}"
             raise ValueError(msg)
-    fullest = max(parts, key=lambda part: len(set(query_terms(part.content))))
-    missing = [term for term in dict.fromkeys(query_terms(fullest.content)) if term not in set(terms(content))]
+    said = [list(dict.fromkeys(query_terms(take_dates(part.content)[1]))) for part in parts]
+    held_terms = set(terms(content))
+    missing = [term for term in max(said, key=len) if term not in held_terms]
     if missing:
         msg = f"the joined text lacks {missing[0]!r:.80} of the fullest one"
         raise ValueError(msg)

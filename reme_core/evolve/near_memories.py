@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,7 +20,6 @@ MOST_REQUESTS = 50
 """A run asks no more often; how much is left is told."""
 
 _NEAREST = 6  # the memory itself is among them
-_SEARCHES_AT_ONCE = 4
 _LIKELY_OVERLAP = 0.8
 
 
@@ -56,19 +54,13 @@ class NearMemories:
         """
         shown = [memory for memory in memories if len(memory.content) <= MOST_SHOWN_CHARS]
         vectors = await vectors_or_none(self.embedder, [memory.index_text for memory in shown], self.trace)
-        gate = asyncio.Semaphore(_SEARCHES_AT_ONCE)
         by_id = {memory.memory_id: memory for memory in shown}
-
-        async def of_one(memory: Memory, vector: Vector | None) -> list[NearPair]:
-            async with gate:
-                found = await self._near(memory, vector)
-            return [NearPair(score, memory, by_id[name]) for name, score in found if name in by_id]
-
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(of_one(*each)) for each in zip(shown, vectors, strict=True)]
-        found = {
-            frozenset((pair.one.memory_id, pair.other.memory_id)): pair for task in tasks for pair in task.result()
-        }
+        found: dict[frozenset[str], NearPair] = {}
+        for memory, vector in zip(shown, vectors, strict=True):
+            for name, score in await self._near(memory, vector):
+                if name in by_id:
+                    pair = frozenset((memory.memory_id, name))
+                    found[pair] = NearPair(max(score, found[pair].score if pair in found else 0.0), memory, by_id[name])
         return sorted(found.values(), key=lambda pair: (-pair.score, pair.one.memory_id, pair.other.memory_id))
 
     async def _near(self, memory: Memory, vector: Vector | None) -> list[tuple[str, float]]:
