@@ -91,7 +91,8 @@ def _overlap(one: Memory, other: Memory) -> Overlap:
 def request_groups(pairs: Iterable[NearPair]) -> list[list[Memory]]:
     """Put memories into groups for requests: those that are near each other together, nearest first.
 
-    Of pairs that would make a group too large the farther ones are not compared.
+    Of pairs that would make a group too large the farther ones are not compared. Groups of several targets share a
+    request.
     """
     group_of: dict[str, list[Memory]] = {}
     for pair in pairs:
@@ -101,10 +102,10 @@ def request_groups(pairs: Iterable[NearPair]) -> list[list[Memory]]:
             one += other
             group_of.update((memory.memory_id, one) for memory in other)
     requests: list[list[Memory]] = []
-    for group in {id(group): group for group in group_of.values() if len(group) > 1}.values():
+    for group in {id(group): group for group in group_of.values()}.values():
         room = (request for request in requests if len(request) + len(group) <= MOST_OF_A_REQUEST)
         (next(room, None) or _added(requests)).extend(group)
-    return requests
+    return [request for request in requests if len(request) > 1]
 
 
 def _added(requests: list[list[Memory]]) -> list[Memory]:

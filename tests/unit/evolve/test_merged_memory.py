@@ -80,7 +80,7 @@ def test_a_date_may_be_told_in_another_form_and_more_exactly() -> None:
     ],
 )
 def test_two_times_are_never_joined(one: Memory, other: Memory) -> None:
-    with pytest.raises(ValueError, match="different|over"):
+    with pytest.raises(ValueError, match=r"different|over"):
         merged_memory([one, other], f"{one.content}; {other.content}", at=START)
 
 
