@@ -46,6 +46,14 @@ class Findings:
     contradictions: tuple[MemoryGroup, ...] = ()
     rejected: tuple[MemoryGroup, ...] = ()
 
+    def __add__(self, more: Findings) -> Findings:
+        """Join what was found among others."""
+        return Findings(
+            merges=self.merges + more.merges,
+            contradictions=self.contradictions + more.contradictions,
+            rejected=self.rejected + more.rejected,
+        )
+
 
 class _Group(WrittenAnswer):
     memories: Annotated[tuple[int, ...], BeforeValidator(none_as_empty)] = ()

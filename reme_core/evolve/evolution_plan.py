@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from reme_core.errors import ContextTooLongError, ModelOutputError
 from reme_core.evolve.consolidation_question import Findings, consolidation_question
 from reme_core.evolve.merged_memory import merge, said_order, same_words
-from reme_core.evolve.near_memories import MOST_REQUESTS, NearMemories, NearPair, likely_same, request_groups
-from reme_core.ports import ChatModel, Clock, Embedder, MemoryFilter, Store, Uselessness
+from reme_core.evolve.near_memories import MOST_REQUESTS, NearPair, likely_same, near_pairs, request_groups
+from reme_core.ports import MemoryFilter, Store, Uselessness
 from reme_core.rules import is_useless
 from reme_core.schema import Evolution, Memory, MemoryGroup, MemoryType, MergedMemories, Scope, TidiedLink
 from reme_core.schema.tool_calls import is_guideline
-from reme_core.steps.ask_json import MeteredChatModel, ask
-from reme_core.steps.flow import FlowTrace
+from reme_core.steps.ask_json import ask
+from reme_core.steps.flow import FlowContext
 from reme_core.steps.targets import ROUTED, all_memories, target_of
-from reme_core.text import Language
 
 EVOLVE = "evolve"
 """The actor of what a consolidation writes, the purpose of what it costs, and the kind of job that does it."""
@@ -30,25 +28,6 @@ MOST_LINKS = 1000
 """Links that one run tidies; the next one goes on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvolutionPorts:
-    """What a consolidation works on.
-
-    Attributes:
-        store: The memories.
-        embedder: Gives vectors; None: words alone.
-        model: Tells what says the same; None: only what differs in its form alone is joined.
-        clock: Tells the time.
-        language: Of the prompt; None follows the memories.
-    """
-
-    store: Store
-    embedder: Embedder | None
-    model: ChatModel | None
-    clock: Clock
-    language: Language | None = None
-
-
 async def read_memories(store: Store, scope: Scope, targets: tuple[str, ...] | None = None) -> dict[str, Memory]:
     """Return by id the statements that are consolidated, replaced ones included; no guideline of a tool."""
     wanted = MemoryFilter(types=ROUTED, targets=targets, include_superseded=True)
@@ -56,38 +35,42 @@ async def read_memories(store: Store, scope: Scope, targets: tuple[str, ...] | N
     return {memory.memory_id: memory for memory in held if not is_guideline(memory)}
 
 
-async def plan_evolution(
-    ports: EvolutionPorts, scope: Scope, trace: FlowTrace, *, targets: tuple[str, ...] | None = None
-) -> Evolution:
-    """Work out a consolidation; nothing is written. What it costs is added to the trace, as it happens.
+async def plan_evolution(context: FlowContext, *, targets: tuple[str, ...] | None = None) -> Evolution:
+    """Work out a consolidation; nothing is written. What it costs is added to the context's trace, as it happens.
+
+    With a model, what says the same in other words is joined; without one, what differs in its form alone.
 
     Raises:
         ModelError: The model failed. An answer that can't be used costs the memories of its question alone.
         StoreError: The store can't be read.
     """
-    held, now = await read_memories(ports.store, scope, targets), ports.clock.now()
+    held, now = await read_memories(context.store, context.scope, targets), context.clock.now()
     current = sorted((memory for memory in held.values() if memory.is_current), key=said_order)
     by_words = await asyncio.to_thread(joined_by_words, current, at=now)
     gone = {part.memory_id for item in by_words for part in item.before}
-    near = NearMemories(store=ports.store, embedder=ports.embedder, scope=scope, trace=trace)
-    pairs = await near.pairs([memory for memory in current if memory.memory_id not in gone])
-    found, likely = Findings(), list[MemoryGroup]()
-    if ports.model is None:
-        likely = [MemoryGroup(memories=pair) for pair in likely_same(pairs)]
+    pairs = await near_pairs(context, [memory for memory in current if memory.memory_id not in gone])
+    found, likely = Findings(), tuple[MemoryGroup, ...]()
+    if context.model is None:
+        likely = tuple(MemoryGroup(memories=pair, reason="in nearly the same words") for pair in likely_same(pairs))
     else:
-        found = await _asked(MeteredChatModel(ports.model, trace), pairs, trace, ports.language, at=now)
+        found = await _asked(context, pairs, at=now)
     merges = (*by_words, *found.merges)
-    useless = [item for item in current if item.memory_type is MemoryType.PROCEDURAL and is_useless(item, USELESS)]
     joined = {part.memory_id for item in merges for part in item.before}
     return Evolution(
         merges=merges,
         links=tidied_links(held, merges),
         contradictions=found.contradictions,
-        likely=tuple(likely),
-        forgettable=tuple(item for item in useless if item.memory_id not in joined),
+        likely=likely,
+        forgettable=tuple(
+            memory
+            for memory in current
+            if memory.memory_type is MemoryType.PROCEDURAL
+            and is_useless(memory, USELESS)
+            and memory.memory_id not in joined
+        ),
         rejected=found.rejected,
-        usage=trace.usage,
-        degraded=tuple(trace.degraded),
+        usage=context.trace.usage,
+        degraded=tuple(context.trace.degraded),
     )
 
 
@@ -119,25 +102,18 @@ def _joined(group: Sequence[Memory], at: datetime) -> MergedMemories | None:
         return None
 
 
-async def _asked(
-    model: MeteredChatModel, pairs: Sequence[NearPair], trace: FlowTrace, language: Language | None, *, at: datetime
-) -> Findings:
-    requests = request_groups(pairs)
+async def _asked(context: FlowContext, pairs: Sequence[NearPair], *, at: datetime) -> Findings:
+    model, requests, found = context.chat_model("consolidation"), request_groups(pairs), Findings()
     if len(requests) > MOST_REQUESTS:
         left = sum(map(len, requests[MOST_REQUESTS:]))
-        trace.degraded[f"{left} memories were not compared: they are left for another run"] = None
-    merges, contradictions, rejected = list[MergedMemories](), list[MemoryGroup](), list[MemoryGroup]()
+        context.trace.degraded[f"{left} memories were not compared: consolidate targets by themselves"] = None
     for memories in requests[:MOST_REQUESTS]:
+        shown = sorted(memories, key=lambda memory: (target_of(memory), said_order(memory)))
         try:
-            shown = sorted(memories, key=lambda memory: (target_of(memory), said_order(memory)))
-            found = await ask(model, consolidation_question(shown, language, at=at))
+            found += await ask(model, consolidation_question(shown, context.language, at=at))
         except (ModelOutputError, ContextTooLongError) as exc:
-            rejected.append(MemoryGroup(memories=tuple(memories), reason=exc.message))
-            continue
-        merges += found.merges
-        contradictions += found.contradictions
-        rejected += found.rejected
-    return Findings(merges=tuple(merges), contradictions=tuple(contradictions), rejected=tuple(rejected))
+            found += Findings(rejected=(MemoryGroup(memories=tuple(shown), reason=exc.message),))
+    return found
 
 
 def tidied_links(held: Mapping[str, Memory], merges: Iterable[MergedMemories]) -> tuple[TidiedLink, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -10,20 +10,17 @@ from reme_core.errors import ConflictError, MemoryNotFoundError
 from reme_core.evolve.evolution_plan import (
     EVOLVE,
     USELESS,
-    EvolutionPorts,
     plan_evolution,
     read_memories,
     tidied_links,
 )
 from reme_core.evolve.merged_memory import merge
 from reme_core.ports import DeleteMemory, PutMemory, WriteBatch
-from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import Claim, claim_of, is_useless, replaced
-from reme_core.schema import Evolution, Job, Memory, MemoryGroup, MergedMemories, Scope, new_id
+from reme_core.schema import Evolution, Job, Memory, MemoryGroup, MergedMemories, Scope, TidiedLink
 from reme_core.steps.distillation import Distilled, UsageCounter
-from reme_core.steps.flow import FlowTrace
+from reme_core.steps.flow import FlowContext
 
-_REASON = "consolidation"
 _REASONS = {"words": "says the same in another form", "model": "says the same in other words"}
 _OVERTAKEN = "was changed, or is gone, since it was seen"
 # A write that somebody has overtaken is worked out anew: each time what they changed is left out.
@@ -87,68 +84,79 @@ class _Write:
         return memory if memory is not None and memory.revision == seen.revision else None
 
 
-async def evolution_batch(
-    ports: EvolutionPorts, scope: Scope, plan: Evolution, *, forget: bool, run_id: str
-) -> tuple[WriteBatch, Evolution]:
+async def evolution_batch(context: FlowContext, plan: Evolution, *, forget: bool) -> tuple[WriteBatch, Evolution]:
     """Return the one write that a plan comes to by now, and what is done by it.
 
     Of the plan count the ids, the revisions, and what the joined memories are to say; the rest is made anew.
     """
-    held, now = await read_memories(ports.store, scope), ports.clock.now()
+    held, now = await read_memories(context.store, context.scope), context.clock.now()
     write = _Write(held, now)
     write.take(plan.merges)
     wanted = {link.before.memory_id for link in plan.links}
-    links = [link for link in tidied_links(held, write.merges) if link.before.memory_id in wanted]
-    useless = write.useless(plan.forgettable) if forget else []
-    told = [item for item in write.merges if item.before[0].index_text != item.after.index_text]
-    vectors = await vectors_or_none(ports.embedder, [item.after.index_text for item in told])
-    by_id = {item.after.memory_id: vector for item, vector in zip(told, vectors, strict=True)}
-    puts: list[PutMemory] = []
-    for item in write.merges:
-        ended = [replaced(part, item.after).model_copy(update={"updated_at": now}) for part in item.before[1:]]
-        for seen, memory in zip((*item.before[1:], item.before[0]), (*ended, item.after), strict=True):
-            put = PutMemory(
-                memory=memory,
-                vector=by_id.get(memory.memory_id),
-                wants_vector=ports.embedder is not None,
-                expected_revision=seen.revision,
-                on_duplicate="raise",
-                reason=_REASONS[item.by],
-            )
-            puts.append(put)
-    for link in links:
-        moved = link.before.model_copy(update={"superseded_by": link.superseded_by, "updated_at": now})
-        puts.append(PutMemory(memory=moved, expected_revision=link.before.revision, reason="end of its chain"))
-    deletes = [
-        DeleteMemory(memory_id=item.memory_id, expected_revision=item.revision, only_if_useless=USELESS)
-        for item in useless
-    ]
-    batch = WriteBatch(puts=puts, deletes=deletes, reason=_REASON, run_id=run_id, actor=EVOLVE, at=now)
+    links = tuple(link for link in tidied_links(held, write.merges) if link.before.memory_id in wanted)
+    useless = tuple(write.useless(plan.forgettable)) if forget else ()
+    batch = WriteBatch(
+        puts=[*await _merge_puts(context, write.merges, now), *(_link_put(link, now) for link in links)],
+        deletes=[
+            DeleteMemory(memory_id=item.memory_id, expected_revision=item.revision, only_if_useless=USELESS)
+            for item in useless
+        ],
+        reason="consolidation",
+        run_id=context.run_id,
+        actor=EVOLVE,
+        at=now,
+    )
     done = {
         "merges": tuple(write.merges),
-        "links": tuple(links),
-        "forgettable": tuple(useless) if forget else plan.forgettable,
+        "links": links,
+        "forgettable": useless if forget else plan.forgettable,
         "rejected": (*plan.rejected, *write.rejected),
         "changed": tuple(write.changed),
         "forgets": forget,
         "dry_run": False,
-        "run_id": run_id if puts or deletes else None,
+        "run_id": context.run_id if batch.puts or batch.deletes else None,
     }
     return batch, plan.model_copy(update=done)
 
 
-async def apply_evolution(ports: EvolutionPorts, scope: Scope, plan: Evolution, *, forget: bool) -> Evolution:
+async def _merge_puts(context: FlowContext, merges: Iterable[MergedMemories], now: datetime) -> list[PutMemory]:
+    """Return the puts that end what goes, and then change what stays: which may say what another one said so far."""
+    told = [item.after.index_text for item in merges if item.before[0].index_text != item.after.index_text]
+    vectors = await context.vectors(told)
+    puts: list[PutMemory] = []
+    for item in merges:
+        stays, *others = item.before
+        ended = [replaced(part, item.after).model_copy(update={"updated_at": now}) for part in others]
+        puts += [
+            PutMemory(
+                memory=memory,
+                vector=vectors.get(memory.index_text) if seen is stays else None,
+                wants_vector=context.embedder is not None,
+                expected_revision=seen.revision,
+                on_duplicate="raise",
+                reason=_REASONS[item.by],
+            )
+            for seen, memory in zip((*others, stays), (*ended, item.after), strict=True)
+        ]
+    return puts
+
+
+def _link_put(link: TidiedLink, now: datetime) -> PutMemory:
+    moved = link.before.model_copy(update={"superseded_by": link.superseded_by, "updated_at": now})
+    return PutMemory(memory=moved, expected_revision=link.before.revision, reason="names the end of its chain")
+
+
+async def apply_evolution(context: FlowContext, plan: Evolution, *, forget: bool) -> Evolution:
     """Write what of a plan can still be written, in one write that `undo` takes back; the answer tells what that was.
 
     Raises:
         ConflictError: Others changed memories of it again and again; nothing was written.
     """
     for left in reversed(range(_TIMES)):
-        batch, done = await evolution_batch(ports, scope, plan, forget=forget, run_id=new_id())
-        if done.run_id is None:
-            return done
+        batch, done = await evolution_batch(context, plan, forget=forget)
         try:
-            await ports.store.put(scope, batch)
+            if done.run_id is not None:
+                await context.store.put(context.scope, batch)
         except (ConflictError, MemoryNotFoundError):
             if not left:
                 raise
@@ -157,18 +165,18 @@ async def apply_evolution(ports: EvolutionPorts, scope: Scope, plan: Evolution, 
     raise AssertionError  # the last round returns or raises
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class EvolveWorker:
-    """A `Worker` that consolidates a scope; it proposes no forgetting, as nobody looks."""
+    """A `Worker` that consolidates a scope, in a context that is made for each run. It forgets nothing."""
 
-    ports: EvolutionPorts
+    make_context: Callable[[Scope, str], FlowContext]
 
     async def work(self, scope: Scope, job: Job, meter: UsageCounter) -> Distilled:
         """Work out what a consolidation changes; see `Worker.work`."""
-        trace = FlowTrace()
+        context = self.make_context(scope, job.run_id)
         try:
-            plan = await plan_evolution(self.ports, scope, trace)
+            plan = await plan_evolution(context)
         finally:
-            meter.usage += trace.usage
-        batch, _ = await evolution_batch(self.ports, scope, plan, forget=False, run_id=job.run_id)
+            meter.usage += context.trace.usage
+        batch, _ = await evolution_batch(context, plan, forget=False)
         return Distilled(batch=batch, degraded=plan.degraded)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from reme_core.evolve.consolidation_question import MOST_SHOWN_CHARS
-from reme_core.ports import Embedder, MemorySearch, Store, Vector
-from reme_core.retrieval.embedding import EmbeddingTrace, vectors_or_none
-from reme_core.schema import Memory, Scope
+from reme_core.ports import MemorySearch
+from reme_core.schema import Memory
+from reme_core.steps.flow import FlowContext
 from reme_core.steps.similar_memories import SIMILARITY, Overlap, overlap, says_alike, undated
 from reme_core.steps.targets import memories_about, target_of
 
@@ -31,47 +30,27 @@ class NearPair(NamedTuple):
     other: Memory
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NearMemories:
-    """Looks for the neighbours of memories among the current ones of the same type and target.
+async def near_pairs(context: FlowContext, memories: Sequence[Memory]) -> list[NearPair]:
+    """Return each of some memories with its nearest ones of the same type and target, nearest pairs first.
 
-    Attributes:
-        store: Where they are.
-        embedder: Gives vectors; None: words alone.
-        scope: Whose.
-        trace: Is told what the vectors cost, and what failed.
+    How near is no matter: what says the same in other words may share none with it.
     """
-
-    store: Store
-    embedder: Embedder | None
-    scope: Scope
-    trace: EmbeddingTrace
-
-    async def pairs(self, memories: Sequence[Memory]) -> list[NearPair]:
-        """Return each of some memories with its nearest ones, nearest pairs first.
-
-        How near is no matter: what says the same in other words may share none with it.
-        """
-        shown = [memory for memory in memories if len(memory.content) <= MOST_SHOWN_CHARS]
-        vectors = await vectors_or_none(self.embedder, [memory.index_text for memory in shown], self.trace)
-        by_id = {memory.memory_id: memory for memory in shown}
-        found: dict[frozenset[str], NearPair] = {}
-        for memory, vector in zip(shown, vectors, strict=True):
-            for name, score in await self._near(memory, vector):
-                if name in by_id:
-                    pair = frozenset((memory.memory_id, name))
-                    found[pair] = NearPair(max(score, found[pair].score if pair in found else 0.0), memory, by_id[name])
-        return sorted(found.values(), key=lambda pair: (-pair.score, pair.one.memory_id, pair.other.memory_id))
-
-    async def _near(self, memory: Memory, vector: Vector | None) -> list[tuple[str, float]]:
+    shown = {memory.memory_id: memory for memory in memories if len(memory.content) <= MOST_SHOWN_CHARS}
+    vectors = await context.vectors(memory.index_text for memory in shown.values())
+    found: dict[frozenset[str], NearPair] = {}
+    for memory in shown.values():
         search = MemorySearch(
-            text=undated(memory.index_text), vector=vector, limit=_NEAREST, filter=memories_about(target_of(memory))
+            text=undated(memory.index_text),
+            vector=vectors.get(memory.index_text),
+            limit=_NEAREST,
+            filter=memories_about(target_of(memory)),
         )
-        return [
-            (item.memory.memory_id, item.score)
-            for item in await self.store.search(self.scope, search)
-            if item.memory.memory_id != memory.memory_id
-        ]
+        for item in await context.store.search(context.scope, search):
+            other = shown.get(item.memory.memory_id, memory)
+            pair = frozenset((memory.memory_id, other.memory_id))
+            if other is not memory and (pair not in found or found[pair].score < item.score):
+                found[pair] = NearPair(item.score, memory, other)
+    return sorted(found.values(), key=lambda pair: (-pair.score, pair.one.memory_id, pair.other.memory_id))
 
 
 def likely_same(pairs: Iterable[NearPair]) -> list[tuple[Memory, Memory]]:
@@ -104,10 +83,9 @@ def request_groups(pairs: Iterable[NearPair]) -> list[list[Memory]]:
     requests: list[list[Memory]] = []
     for group in {id(group): group for group in group_of.values()}.values():
         room = (request for request in requests if len(request) + len(group) <= MOST_OF_A_REQUEST)
-        (next(room, None) or _added(requests)).extend(group)
+        request = next(room, None)
+        if request is None:
+            requests.append(list(group))
+        else:
+            request += group
     return [request for request in requests if len(request) > 1]
-
-
-def _added(requests: list[list[Memory]]) -> list[Memory]:
-    requests.append([])
-    return requests[-1]

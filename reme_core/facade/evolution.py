@@ -9,13 +9,14 @@ from pydantic import JsonValue, ValidationError
 
 from reme_core.errors import InvalidInputError
 from reme_core.facade.parts import MemoryParts
-from reme_core.schema import Evolution, describe, shown
+from reme_core.schema import Evolution, describe, new_id, shown
 from reme_core.steps import user_input as inputs
 from reme_core.telemetry import traced
 
 if TYPE_CHECKING:
-    from reme_core.evolve.evolution_plan import EvolutionPorts
     from reme_core.facade.strategies import RuntimePorts
+    from reme_core.schema import Scope
+    from reme_core.steps.flow import FlowContext
     from reme_core.text import Language
 
 
@@ -56,32 +57,36 @@ class EvolutionMethods:
         """
         from reme_core.evolve.evolution_plan import EVOLVE, plan_evolution
         from reme_core.evolve.evolution_write import apply_evolution
-        from reme_core.steps.flow import FlowTrace
 
         scope, removes = await self._looked_up(user_id, shared=shared), inputs.read_flag(forget, "forget")
-        ports = evolution_ports(self._runtime, self._language)
         is_shown_alone, targets = inputs.read_flag(dry_run, "dry_run"), inputs.read_targets(memory_target)
-        if apply is None:
-            trace = FlowTrace()
+        context = evolution_context(self._runtime, self._language, scope, new_id())
+        if apply is not None:
+            plan = _read_plan(apply)
+        else:
             try:
-                plan = await plan_evolution(ports, scope, trace, targets=targets)
+                plan = await plan_evolution(context, targets=targets)
             finally:
-                await self._costs.add(scope, EVOLVE, trace.usage)
+                await self._costs.add(scope, EVOLVE, context.trace.usage)
             if is_shown_alone:
                 return plan
-        else:
-            plan = _read_plan(apply)
-        done = await apply_evolution(ports, scope, plan, forget=removes)
+        done = await apply_evolution(context, plan, forget=removes)
         self._work.start(scope)
         return done
 
 
-def evolution_ports(ports: RuntimePorts, language: Language | None) -> EvolutionPorts:
+def evolution_context(ports: RuntimePorts, language: Language | None, scope: Scope, run_id: str) -> FlowContext:
     """Return what a consolidation works on."""
-    from reme_core.evolve.evolution_plan import EvolutionPorts
+    from reme_core.steps.flow import FlowContext
 
-    return EvolutionPorts(
-        store=ports.store, embedder=ports.embedder, model=ports.model, clock=ports.clock, language=language
+    return FlowContext(
+        scope=scope,
+        store=ports.store,
+        embedder=ports.embedder,
+        model=ports.model,
+        clock=ports.clock,
+        run_id=run_id,
+        language=language,
     )
 
 
@@ -91,6 +96,6 @@ def _read_plan(value: object) -> Evolution:
         msg = f"apply: wanted the Evolution that a dry run has shown, found {shown(value)}"
         raise InvalidInputError(msg)
     try:
-        return Evolution.model_validate({name: item for name, item in value.items() if name != "text"})
+        return Evolution.model_validate(dict(value))
     except ValidationError as exc:
         raise InvalidInputError(describe(exc, "apply")) from exc

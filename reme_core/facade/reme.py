@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Never, Self
 
 from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
 from reme_core.facade.conversation import ConversationMethods
-from reme_core.facade.evolution import EvolutionMethods, evolution_ports
+from reme_core.facade.evolution import EvolutionMethods, evolution_context
 from reme_core.facade.memories import MemoryMethods
 from reme_core.facade.messages import JobMethods, MessageMethods, OffloadMethods
 from reme_core.facade.parts import UNSET, AdapterSupport, MakesSync, Settings, Unset, check_kind, log_failed_close
@@ -215,7 +215,7 @@ class ReMe(
             self.set_summarizer(SimpleSummarizer(language=language, use_reviser=use_reviser))
         if self._ports.llm is not None:
             _ = self._learning  # it does the jobs that earlier processes left
-            self._runner.set_worker(EVOLVE, EvolveWorker(ports=evolution_ports(self._runtime, language)))
+            self._runner.set_worker(EVOLVE, EvolveWorker(partial(evolution_context, self._runtime, language)))
 
     sync = MakesSync(__init__)
 

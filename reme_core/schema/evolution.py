@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from reme_core.schema.hits import fenced, with_validity
 from reme_core.schema.mapping import MappingModel, Usage
@@ -40,10 +40,10 @@ class MemoryGroup(MappingModel):
     """Memories of which something is told, and what."""
 
     memories: tuple[Memory, ...]
-    reason: str = ""
+    reason: str
 
 
-class Evolution(MappingModel):
+class Evolution(MappingModel, extra="ignore"):
     """A consolidation: a plan, or what was done.
 
     Attributes:
@@ -75,20 +75,31 @@ class Evolution(MappingModel):
     degraded: tuple[str, ...] = ()
 
     @property
-    def text(self) -> str:
-        """The difference, ready to be read: what goes, what stays, and what is proposed; "" where there is nothing."""
-        lines = [line for merge in self.merges for line in _merge_lines(merge)]
-        lines += [f"* {len(self.links)} replaced memories name the end of their chain"] if self.links else []
-        lines += _group_lines("contradiction", self.contradictions)
-        lines += _group_lines("likely the same", self.likely)
+    def lines(self) -> tuple[str, ...]:
+        """The difference in lines, ready to be read: what goes, what stays, and what is proposed."""
+        merges = (line for merge in self.merges for line in _merge_lines(merge))
+        links = (f"* names the end of its chain: {_said(link.before)}" for link in self.links)
         done = "forgotten" if self.forgets and not self.dry_run else "could be forgotten"
-        lines += [f"{done} (used {item.freq}, helped {item.utility:g}): {_said(item)}" for item in self.forgettable]
-        lines += _group_lines("not joined", self.rejected)
-        lines += _group_lines("left out", self.changed)
-        if not lines:
-            return ""
+        useless = (f"{done}, used {item.freq}, helped {item.utility:g}: {_said(item)}" for item in self.forgettable)
+        groups = (
+            line
+            for what, listed in (
+                ("contradiction", self.contradictions),
+                ("likely the same", self.likely),
+                ("not joined", self.rejected),
+                ("left out", self.changed),
+            )
+            for group in listed
+            for line in _group_lines(what, group)
+        )
+        return (*merges, *links, *useless, *groups)
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated property
+    @property
+    def text(self) -> str:
+        """The difference as quoted data; "" where there is none."""
         head = f"Consolidation of memories, {'as it would be' if self.dry_run else 'as it was done'}: {_RULE}"
-        return "\n".join(("<notes>", head, *lines, "</notes>"))
+        return "\n".join(("<notes>", head, *self.lines, "</notes>")) if self.lines else ""
 
 
 def _merge_lines(merge: MergedMemories) -> Iterable[str]:
@@ -97,12 +108,11 @@ def _merge_lines(merge: MergedMemories) -> Iterable[str]:
     yield f"+ {_said(merge.after)}"
 
 
-def _group_lines(what: str, groups: Sequence[MemoryGroup]) -> Iterable[str]:
-    for group in groups:
-        yield f"{what}: {fenced(group.reason)}" if group.reason else f"{what}:"
-        yield from (f"  = {_said(memory)}" for memory in group.memories)
+def _group_lines(what: str, group: MemoryGroup) -> Iterable[str]:
+    yield f"{what}: {fenced(group.reason)}"
+    yield from (f"  = {_said(memory)}" for memory in group.memories)
 
 
 def _said(memory: Memory) -> str:
     text = f"When: {memory.when_to_use} Do: {memory.content}" if memory.when_to_use else memory.content
-    return f"({memory.observed_at:%Y-%m-%d}) {fenced(with_validity(text, memory), indent=4)}"
+    return f"({memory.observed_at:%Y-%m-%d}) {fenced(with_validity(text, memory), indent=4)} [{memory.memory_id}]"

@@ -9,17 +9,7 @@ from pydantic import computed_field
 from reme_core.errors import InvalidInputError
 from reme_core.facade.reme import ReMe
 from reme_core.ports import BlockPage, EventQuery, OffloadPage
-from reme_core.schema import (
-    ChangedMemories,
-    Cost,
-    Event,
-    Evolution,
-    Job,
-    RetrieveResult,
-    StoredMessage,
-    make_scope,
-    shown,
-)
+from reme_core.schema import ChangedMemories, Cost, Event, Job, RetrieveResult, StoredMessage, make_scope, shown
 from reme_core.schema.mapping import MappingModel
 from reme_core.steps import user_input as inputs
 from reme_core.steps.costs import CostBook
@@ -67,21 +57,6 @@ def with_text(found: RetrieveResult) -> FoundText:
         usage=found.usage,
         degraded=found.degraded,
     )
-
-
-class EvolutionText(Evolution, extra="ignore"):
-    """The answer of `evolve`, with `text`: the difference."""
-
-    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated property
-    @property
-    def text(self) -> str:
-        """What is joined, tidied and proposed, as quoted data; "" where there is nothing."""
-        return super().text
-
-
-def with_evolution_text(found: Evolution) -> EvolutionText:
-    """Return a consolidation with its text."""
-    return EvolutionText.model_validate(dict(found))
 
 
 class ChangesText(ChangedMemories, extra="ignore"):

@@ -12,10 +12,10 @@ def test_evolve_shows_the_difference_and_writes_it_only_when_asked(reme: Reme) -
     assert (shown.code, shown.err) == (0, "nothing is written without --apply\n")
     lines = [line.split(") ", 1)[-1] for line in shown.out.splitlines()]
     assert lines == [
-        "personal / self",
-        f"Ana likes tea, too  id {stays}",
-        f"Ana likes tea too  id {goes}",
-        f"Ana likes tea, too  id {stays}",
+        "personal / self:",
+        f"Ana likes tea, too [{stays}]",
+        f"Ana likes tea too [{goes}]",
+        f"Ana likes tea, too [{stays}]",
     ]
     assert len(reme("list", "--json").value["memories"]) == 2
     done = reme("evolve", "--apply")
