@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, JsonValue
 
-from reme_core.evolve.merged_memory import merge
+from reme_core.evolve.merged_memory import INCOMPLETE, merge
 from reme_core.ports import ResponseSchema
 from reme_core.schema import Memory, MemoryGroup, MergedMemories, TimePrecision, shown_beginning, shown_end, shown_time
-from reme_core.steps.ask_json import JsonQuestion, WrittenAnswer, none_as_empty, object_schema
+from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, WrittenAnswer, none_as_empty, object_schema
 from reme_core.steps.targets import target_of
 from reme_core.text import Language, estimate_tokens, fence, json_line, load_prompt, prompt_language, shortened
 
@@ -71,13 +70,15 @@ def consolidation_question(
 ) -> JsonQuestion[Findings]:
     """Return what a model is asked about memories, which it knows by their numbers from 1."""
     chosen = language or prompt_language(memory.content for memory in memories)
+    reader = _Reader(memories=memories, at=at)
     lines = "\n".join(_line(memory, number) for number, memory in enumerate(memories, 1))
     return JsonQuestion(
         system=load_prompt("reme_core.evolve", "consolidate", chosen).fill({}),
         user=fence("memories", lines),
         schema=_SCHEMA,
         language=chosen,
-        read=partial(_read, memories=memories, at=at),
+        read=reader.read,
+        mending=AnswerRepair(schema=_SCHEMA, problems=reader.problems, join=reader.join),
         temperature=0.0,
         max_tokens=min(_MOST_TOKENS, _TOKENS_ANYWAY + estimate_tokens(lines)),
     )
@@ -92,20 +93,48 @@ def _line(memory: Memory, number: int) -> str:
     return json_line({**line, **shown, "text": memory.content})
 
 
-def _read(value: JsonValue, *, memories: Sequence[Memory], at: datetime) -> Findings:
-    """Read an answer, each group by itself (ValueError: there are no lists)."""
-    answer = _Answer.model_validate(value)
-    groups = [_written(item) for item in answer.groups]
-    times_named = Counter(number for group in groups for number in set(group.memories))
-    merges, rejected = list[MergedMemories](), list[MemoryGroup]()
-    for group in groups:
-        parts = _named(group, memories)
-        try:
-            merges.append(_joined(group, parts, times_named, at=at))
-        except ValueError as exc:
-            rejected.append(MemoryGroup(memories=parts, reason=str(exc)))
-    told = (_written(item) for item in answer.contradictions)
-    return Findings(merges=tuple(merges), rejected=tuple(rejected), contradictions=tuple(_told(told, memories)))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reader:
+    """Reads what a model found among memories that it knows by their numbers from 1, each group by itself."""
+
+    memories: Sequence[Memory]
+    at: datetime
+
+    def read(self, value: JsonValue) -> Findings:
+        """Read an answer (ValueError: there are no lists)."""
+        answer = _Answer.model_validate(value)
+        groups = [_written(item) for item in answer.groups]
+        times_named = Counter(number for group in groups for number in set(group.memories))
+        merges, rejected = list[MergedMemories](), list[MemoryGroup]()
+        for group in groups:
+            parts = _named(group, self.memories)
+            try:
+                merges.append(_joined(group, parts, times_named, at=self.at))
+            except ValueError as exc:
+                rejected.append(MemoryGroup(memories=parts, reason=str(exc)))
+        told = tuple(_told((_written(item) for item in answer.contradictions), self.memories))
+        return Findings(merges=tuple(merges), rejected=tuple(rejected), contradictions=told)
+
+    def problems(self, found: Findings) -> list[str]:
+        """Return which groups lack something that their memories say."""
+        numbers = {memory.memory_id: number for number, memory in enumerate(self.memories, 1)}
+        return [
+            f"memories {sorted(numbers[memory.memory_id] for memory in group.memories)}: {group.reason}"
+            for group in found.rejected
+            if group.reason.startswith(INCOMPLETE)
+        ]
+
+    def join(self, first: Findings, value: JsonValue) -> Findings:
+        """Put the groups of a second answer in place of those that lacked something (ValueError)."""
+        taken = {part.memory_id for item in first.merges for part in item.before}
+        mended = [item for item in self.read(value).merges if taken.isdisjoint(_ids(item.before))]
+        done = {part.memory_id for item in mended for part in item.before}
+        left = tuple(group for group in first.rejected if not (group.memories and _ids(group.memories) <= done))
+        return Findings(merges=(*first.merges, *mended), contradictions=first.contradictions, rejected=left)
+
+
+def _ids(memories: Sequence[Memory]) -> set[str]:
+    return {memory.memory_id for memory in memories}
 
 
 def _written(item: JsonValue) -> _Group:

@@ -20,6 +20,7 @@ from reme_core.schema.evolution import MergedBy
 from reme_core.steps.similar_memories import denies
 from reme_core.steps.targets import joined_sources, target_of
 from reme_core.text import normalise_content, query_terms, terms
+from reme_core.text.segment import GRAM_RANGES
 
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
@@ -27,6 +28,15 @@ _TOKEN = re.compile(r"-?\d+(?:[.,:]\d+)*|[^\W\d]+|\S")
 _SAYING = frozenset("#@%&*;")  # the last one stands for a date
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s*")
 _BRACKETED = re.compile(r"[(（\[]([^()（）\[\]]*\d{4}[^()（）\[\]]*)[)）\]]")
+_GRAMS = re.compile(f"[{GRAM_RANGES}]+")
+_PARTICLES = frozenset("的了是在着过地得个只也都就很而")
+_LISTED = re.compile(r"[,，、/&]|\b(?:and|or)\b|[和与及或跟]")
+# Of two that say nearly as much the text may follow either.
+_FULL = 0.8
+_MOST_TOLD = 8
+INCOMPLETE = "the joined text"
+"""Begins what is said of a text that lacks something: a model may mend it."""
+
 _PARTS = {TimePrecision.YEAR: 1, TimePrecision.MONTH: 2, TimePrecision.DAY: 3, TimePrecision.EXACT: 3}
 
 
@@ -148,37 +158,42 @@ def _joined_metadata(parts: Sequence[Memory]) -> Mapping[str, JsonValue]:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What of a text can be looked for in another one: dates, what brackets say with a date, numbers and names."""
+    """What of a text can be looked for in another one: dates, what brackets say with a date, numbers, names, words."""
 
-    dates: frozenset[NamedDate]
-    brackets: frozenset[str]
-    numbers: frozenset[str]
-    names: frozenset[str]
+    dates: tuple[NamedDate, ...]
+    brackets: tuple[str, ...]
+    numbers: tuple[str, ...]
+    names: tuple[str, ...]
+    words: tuple[str, ...]
+    is_list: bool
 
 
 def check_keeps_all(parts: Sequence[Memory], content: str) -> None:
-    """Refuse a text that lacks a number, a date or a name of one of them, or a word of the fullest (ValueError)."""
+    """Refuse a text that lacks a number, date or name of one of them, or a part of a list (ValueError).
+
+    It holds every word of one of the fullest, too, and of all that list something.
+    """
     if not content.strip():
-        msg = "the joined text is empty"
+        msg = f"{INCOMPLETE} is empty"
         raise ValueError(msg)
-    held, folded = _told(content), normalise_content(content)
-    words = frozenset(word.casefold() for word in _words(content))
-    for part in parts:
-        own = _told(part.content)
-        lost = [*(own.numbers - held.numbers), *(name for name in own.names if name.casefold() not in words)]
-        lost += [text for text in own.brackets if normalise_content(text) not in folded]
-        lost += [_shown(date) for date in own.dates if not any(_is_within(date, other) for other in held.dates)]
-        if denies(part.content) and not denies(content):
-            msg = "the joined text does not deny what one of them denies"
-            raise ValueError(msg)
-        if lost:
-            msg = f"the joined text lacks {min(lost)!r:.80}"
-            raise ValueError(msg)
-    said = [list(dict.fromkeys(query_terms(take_dates(part.content)[1]))) for part in parts]
-    held_terms = set(terms(content))
-    missing = [term for term in max(said, key=len) if term not in held_terms]
-    if missing:
-        msg = f"the joined text lacks {missing[0]!r:.80} of the fullest one"
+    if any(denies(part.content) for part in parts) and not denies(content):
+        msg = f"{INCOMPLETE} does not deny what one of them denies"
+        raise ValueError(msg)
+    (dates, rest), folded = take_dates(content), normalise_content(content)
+    numbers, held = set(_NUMBER.findall(rest)), {*terms(content), *"".join(_GRAMS.findall(content))}
+    told = [_told(part.content) for part in parts]
+    lost = [number for own in told for number in own.numbers if number not in numbers]
+    lost += [name for own in told for name in own.names if not held.issuperset(terms(name))]
+    lost += [text for own in told for text in own.brackets if normalise_content(text) not in folded]
+    lost += [_shown(date) for own in told for date in own.dates if not any(_is_within(date, its) for its in dates)]
+    missing = [[word for word in own.words if not held.issuperset(terms(word))] for own in told]
+    lost += [word for own, lacks in zip(told, missing, strict=True) if own.is_list for word in lacks]
+    most = max(len(own.words) for own in told)
+    full = [lacks for own, lacks in zip(told, missing, strict=True) if len(own.words) >= _FULL * most]
+    nearest = min(full, key=len)
+    lost += nearest
+    if lost:
+        msg = f"{INCOMPLETE} lacks {', '.join(repr(text) for text in list(dict.fromkeys(lost))[:_MOST_TOLD])}"
         raise ValueError(msg)
 
 
@@ -193,7 +208,20 @@ def _told(text: str) -> _Told:
         for word in _words(sentence)[1:]
         if word[0].isupper() and len(word) > 1 and not word.startswith(("I'", "I’"))
     )
-    return _Told(frozenset(dates), frozenset(spoken), frozenset(_NUMBER.findall(rest)), frozenset(names))
+    return _Told(
+        dates=tuple(dates),
+        brackets=tuple(spoken),
+        numbers=tuple(_NUMBER.findall(rest)),
+        names=tuple(names),
+        words=tuple(dict.fromkeys(_saying(rest))),
+        is_list=_LISTED.search(rest) is not None,
+    )
+
+
+def _saying(text: str) -> Iterable[str]:
+    """Return the words that a text is found by, and of scripts without blanks the characters that say something."""
+    yield from (word for word in _words(_GRAMS.sub(" ", text)) if query_terms(word))
+    yield from (char for run in _GRAMS.findall(text) for char in run if char not in _PARTICLES)
 
 
 def _words(text: str) -> list[str]:

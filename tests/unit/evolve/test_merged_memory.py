@@ -59,6 +59,19 @@ def test_a_text_that_lacks_a_number_a_date_a_name_or_a_word_of_the_fullest_is_re
         merged_memory([memory(one), memory(other)], text, at=START)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "text"),
+    [
+        ("林悦养了一只橘猫，叫豆包", "林悦的猫豆包是橘猫，今年3岁", "林悦养了一只橘猫，叫豆包，今年3岁"),
+        ("林悦每周三晚上练瑜伽", "周三晚上林悦固定上瑜伽课", "林悦每周三晚上固定上瑜伽课"),
+        ("Ann likes camping", "Ann enjoys camping on Fridays", "Ann enjoys camping each Friday"),
+        ("Ann rides a red Volvo", "Ann's car is an old red Volvo", "Ann's car is an old red Volvo"),
+    ],
+)
+def test_a_text_that_holds_the_fullest_and_all_names_may_be_said_otherwise(one: str, other: str, text: str) -> None:
+    assert merged_memory([memory(one), memory(other)], text, at=START).content == text
+
+
 def test_a_text_that_denies_nothing_of_what_is_denied_is_refused() -> None:
     with pytest.raises(ValueError, match="deny"):
         merged_memory([memory("Ann does not eat fish"), memory("Ann eats fish")], "Ann eats fish", at=START)
