@@ -24,6 +24,9 @@ EVOLVE = "evolve"
 USELESS = Uselessness(min_freq=5, max_utility=0.5)
 """What is proposed for forgetting: as `forget_memories` takes it by itself."""
 
+MOST_COMPARED = 5000
+"""Each is searched for once, which takes some milliseconds; of more, those that were said last."""
+
 MOST_LINKS = 1000
 """Links that one run tidies; the next one goes on."""
 
@@ -48,7 +51,11 @@ async def plan_evolution(context: FlowContext, *, targets: tuple[str, ...] | Non
     current = sorted((memory for memory in held.values() if memory.is_current), key=said_order)
     by_words = await asyncio.to_thread(joined_by_words, current, at=now)
     gone = {part.memory_id for item in by_words for part in item.before}
-    pairs = await near_pairs(context, [memory for memory in current if memory.memory_id not in gone])
+    compared = [memory for memory in current if memory.memory_id not in gone]
+    if len(compared) > MOST_COMPARED:
+        told = f"{len(compared) - MOST_COMPARED} older memories were not compared: consolidate targets by themselves"
+        context.trace.degraded[told] = None
+    pairs = await near_pairs(context, compared[-MOST_COMPARED:])
     found, likely = Findings(), tuple[MemoryGroup, ...]()
     if context.model is None:
         likely = tuple(MemoryGroup(memories=pair, reason="in nearly the same words") for pair in likely_same(pairs))
