@@ -10,7 +10,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, JsonValue
 
-from reme_core.evolve.merged_memory import INCOMPLETE, merge
+from reme_core.evolve.joined_text import INCOMPLETE
+from reme_core.evolve.merged_memory import merge
 from reme_core.ports import ResponseSchema
 from reme_core.schema import Memory, MemoryGroup, MergedMemories, TimePrecision, shown_beginning, shown_end, shown_time
 from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, WrittenAnswer, none_as_empty, object_schema

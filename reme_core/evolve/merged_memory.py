@@ -8,34 +8,20 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import combinations
 
 from pydantic import JsonValue, ValidationError
 
-from reme_core.retrieval.named_dates import NamedDate, take_dates
+from reme_core.evolve.joined_text import check_adds_nothing, check_keeps_all, is_within
+from reme_core.retrieval.named_dates import take_dates
 from reme_core.schema import Memory, MergedMemories, TimePrecision, describe, last_part, shown_beginning
 from reme_core.schema.evolution import MergedBy
-from reme_core.steps.similar_memories import denies
 from reme_core.steps.targets import joined_sources, target_of
-from reme_core.text import normalise_content, query_terms, terms
-from reme_core.text.segment import GRAM_RANGES
+from reme_core.text import normalise_content, terms
 
-_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
-_WORD = re.compile(r"[^\W\d_][\w'’-]*")
 _TOKEN = re.compile(r"-?\d+(?:[.,:]\d+)*|[^\W\d]+|\S")
 _SAYING = frozenset("#@%&*;")  # the last one stands for a date
-_SENTENCE = re.compile(r"(?<=[.!?。！？])\s*")
-_BRACKETED = re.compile(r"[(（\[]([^()（）\[\]]*\d{4}[^()（）\[\]]*)[)）\]]")
-_GRAMS = re.compile(f"[{GRAM_RANGES}]+")
-_PARTICLES = frozenset("的了是在着过地得个只也都就很而")
-_LISTED = re.compile(r"[,，、/&]|\b(?:and|or)\b|[和与及或跟]")
-# Of two that say nearly as much the text may follow either.
-_FULL = 0.8
-_MOST_TOLD = 8
-INCOMPLETE = "the joined text"
-"""Begins what is said of a text that lacks something: a model may mend it."""
 
 _PARTS = {TimePrecision.YEAR: 1, TimePrecision.MONTH: 2, TimePrecision.DAY: 3, TimePrecision.EXACT: 3}
 
@@ -65,10 +51,13 @@ def merged_memory(parts: Sequence[Memory], content: str, *, at: datetime) -> Mem
     of all, the earliest time of being said, and the time that was stated most exactly.
 
     Raises:
-        ValueError: They are of two targets or speak of two times, or the text lacks something that one of them says.
+        ValueError: They are of two targets or speak of two times, or the text lacks
+            something that one of them says, or adds something.
     """
     check_same_time(parts)
-    check_keeps_all(parts, content)
+    texts = [part.content for part in parts]
+    check_keeps_all(texts, content)
+    check_adds_nothing(texts, content)
     stays = staying(parts, content)
     others = [part for part in parts if part is not stays]
     sources = stays.sources
@@ -107,7 +96,7 @@ def check_same_time(parts: Sequence[Memory]) -> None:
     _joined_time(parts)
     named = [[date for date in take_dates(part.content)[0] if date.year and date.month] for part in parts]
     for one, other in combinations(named, 2):
-        if one and other and not any(_is_within(a, b) or _is_within(b, a) for a in one for b in other):
+        if one and other and not any(is_within(a, b) or is_within(b, a) for a in one for b in other):
             msg = "they name different dates"
             raise ValueError(msg)
 
@@ -154,91 +143,6 @@ def _joined_metadata(parts: Sequence[Memory]) -> Mapping[str, JsonValue]:
                 msg = f"their metadata differ in {key!r:.60}"
                 raise ValueError(msg)
     return joined
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """What of a text can be looked for in another one: dates, what brackets say with a date, numbers, names, words."""
-
-    dates: tuple[NamedDate, ...]
-    brackets: tuple[str, ...]
-    numbers: tuple[str, ...]
-    names: tuple[str, ...]
-    words: tuple[str, ...]
-    is_list: bool
-
-
-def check_keeps_all(parts: Sequence[Memory], content: str) -> None:
-    """Refuse a text that lacks a number, date or name of one of them, or a part of a list (ValueError).
-
-    It holds every word of one of the fullest, too, and of all that list something.
-    """
-    if not content.strip():
-        msg = f"{INCOMPLETE} is empty"
-        raise ValueError(msg)
-    if any(denies(part.content) for part in parts) and not denies(content):
-        msg = f"{INCOMPLETE} does not deny what one of them denies"
-        raise ValueError(msg)
-    (dates, rest), folded = take_dates(content), normalise_content(content)
-    numbers, held = set(_NUMBER.findall(rest)), {*terms(content), *"".join(_GRAMS.findall(content))}
-    told = [_told(part.content) for part in parts]
-    lost = [number for own in told for number in own.numbers if number not in numbers]
-    lost += [name for own in told for name in own.names if not held.issuperset(terms(name))]
-    lost += [text for own in told for text in own.brackets if normalise_content(text) not in folded]
-    lost += [_shown(date) for own in told for date in own.dates if not any(_is_within(date, its) for its in dates)]
-    missing = [[word for word in own.words if not held.issuperset(terms(word))] for own in told]
-    lost += [word for own, lacks in zip(told, missing, strict=True) if own.is_list for word in lacks]
-    most = max(len(own.words) for own in told)
-    full = [lacks for own, lacks in zip(told, missing, strict=True) if len(own.words) >= _FULL * most]
-    nearest = min(full, key=len)
-    lost += nearest
-    if lost:
-        msg = f"{INCOMPLETE} lacks {', '.join(repr(text) for text in list(dict.fromkeys(lost))[:_MOST_TOLD])}"
-        raise ValueError(msg)
-
-
-def _told(text: str) -> _Told:
-    dates, rest = take_dates(text)
-    brackets = (inside.strip() for inside in _BRACKETED.findall(text))
-    # What a bracket says beside its date, such as "the week before", makes it another date.
-    spoken = (inside for inside in brackets if any(char.isalnum() for char in take_dates(inside)[1]))
-    names = (
-        word
-        for sentence in _SENTENCE.split(rest)
-        for word in _words(sentence)[1:]
-        if word[0].isupper() and len(word) > 1 and not word.startswith(("I'", "I’"))
-    )
-    return _Told(
-        dates=tuple(dates),
-        brackets=tuple(spoken),
-        numbers=tuple(_NUMBER.findall(rest)),
-        names=tuple(names),
-        words=tuple(dict.fromkeys(_saying(rest))),
-        is_list=_LISTED.search(rest) is not None,
-    )
-
-
-def _saying(text: str) -> Iterable[str]:
-    """Return the words that a text is found by, and of scripts without blanks the characters that say something."""
-    yield from (word for word in _words(_GRAMS.sub(" ", text)) if query_terms(word))
-    yield from (char for run in _GRAMS.findall(text) for char in run if char not in _PARTICLES)
-
-
-def _words(text: str) -> list[str]:
-    return [re.sub(r"['’]s?$", "", word) for word in _WORD.findall(text)]
-
-
-def _is_within(date: NamedDate, other: NamedDate) -> bool:
-    """Tell whether a date is told by another one that says as much or more."""
-    return all(own in (None, its) for own, its in zip(_fields(date), _fields(other), strict=True))
-
-
-def _fields(date: NamedDate) -> tuple[int | None, int | None, int | None]:
-    return date.year, date.month, date.day
-
-
-def _shown(date: NamedDate) -> str:
-    return "-".join(f"{part:02d}" for part in _fields(date) if part is not None)
 
 
 def same_words(memory: Memory) -> tuple[object, ...]:

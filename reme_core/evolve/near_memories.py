@@ -23,11 +23,12 @@ _LIKELY_OVERLAP = 0.8
 
 
 class NearPair(NamedTuple):
-    """Two memories and how near they are, by the store's score in [0, 1]."""
+    """Two memories, how near they are by the store's score in [0, 1], and by their vectors where both have one."""
 
     score: float
     one: Memory
     other: Memory
+    similarity: float | None = None
 
 
 async def near_pairs(context: FlowContext, memories: Sequence[Memory]) -> list[NearPair]:
@@ -49,7 +50,7 @@ async def near_pairs(context: FlowContext, memories: Sequence[Memory]) -> list[N
             other = shown.get(item.memory.memory_id, memory)
             pair = frozenset((memory.memory_id, other.memory_id))
             if other is not memory and (pair not in found or found[pair].score < item.score):
-                found[pair] = NearPair(item.score, memory, other)
+                found[pair] = NearPair(item.score, memory, other, item.similarity)
     return sorted(found.values(), key=lambda pair: (-pair.score, pair.one.memory_id, pair.other.memory_id))
 
 
@@ -58,7 +59,7 @@ def likely_same(pairs: Iterable[NearPair]) -> list[tuple[Memory, Memory]]:
     return [
         (pair.one, pair.other)
         for pair in pairs
-        if (pair.score >= SIMILARITY or _overlap(pair.one, pair.other).share >= _LIKELY_OVERLAP)
+        if ((pair.similarity or 0.0) >= SIMILARITY or _overlap(pair.one, pair.other).share >= _LIKELY_OVERLAP)
         and says_alike(pair.one.index_text, pair.other.index_text)
     ]
 

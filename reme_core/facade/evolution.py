@@ -46,7 +46,7 @@ class EvolutionMethods:
             user_id: Whose memories.
             shared: Those of the shared scope of the space, in place of a user's.
             dry_run: Show what would be done, and write nothing.
-            apply: Write just this plan, which a dry run has shown; no model is asked.
+            apply: Write just this plan, which a dry run has shown, whatever `dry_run` says; no model is asked.
             forget: Also remove the procedural memories that were used often and seldom helped, which else are listed.
             memory_target: Only about one or several targets.
 
