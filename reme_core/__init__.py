@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from reme_core.schema import LineProblem as LineProblem
     from reme_core.schema import LoadedLibrary as LoadedLibrary
     from reme_core.schema import Memory as Memory
+    from reme_core.schema import MemoryBlock as MemoryBlock
     from reme_core.schema import MemoryChange as MemoryChange
     from reme_core.schema import MemoryGroup as MemoryGroup
     from reme_core.schema import MemoryPage as MemoryPage
@@ -131,11 +132,11 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
         "schema": (
             "Block ChangedMemories ChangeKind ChatReply CleanedOffloads CompactedContext ContextUse Cost "
             "DumpedLibrary Erased Event Evolution Feedback Forgotten Hit Job JobState LineProblem LoadedLibrary "
-            "Memory MemoryChange MemoryGroup MemoryPage MemoryType MergedMemories Message OffloadedContext "
-            "OffloadInfo OffloadKind PreparedContext RecordedToolCalls RejectedExperience RejectedFact Reloaded "
-            "ReloadResult RetrieveResult Scope Source StoredMessage SummaryResult TaskMemories TaskSummary TidiedLink "
-            "ToolCallResult ToolError ToolMemories ToolMemory ToolStatistics ToolSummary Trajectory TransferCounts "
-            "UndoResult Usage Verdict"
+            "Memory MemoryBlock MemoryChange MemoryGroup MemoryPage MemoryType MergedMemories Message "
+            "OffloadedContext OffloadInfo OffloadKind PreparedContext RecordedToolCalls RejectedExperience "
+            "RejectedFact Reloaded ReloadResult RetrieveResult Scope Source StoredMessage SummaryResult TaskMemories "
+            "TaskSummary TidiedLink ToolCallResult ToolError ToolMemories ToolMemory ToolStatistics ToolSummary "
+            "Trajectory TransferCounts UndoResult Usage Verdict"
         ),
         "steps.slicing": "Slicing",
         "stores": "Database IndexedStore LocalStore QdrantIndex SpacePart SqlConnection SqlDatabase",
