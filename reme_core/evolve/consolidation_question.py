@@ -61,7 +61,7 @@ class _Group(WrittenAnswer):
     why: str = ""
 
 
-class _Answer(WrittenAnswer):
+class _WrittenLists(WrittenAnswer):
     groups: Annotated[tuple[JsonValue, ...], BeforeValidator(none_as_empty)] = ()
     contradictions: Annotated[tuple[JsonValue, ...], BeforeValidator(none_as_empty)] = ()
 
@@ -102,7 +102,7 @@ class _Reader:
 
     def read(self, value: JsonValue) -> Findings:
         """Read an answer (ValueError: there are no lists)."""
-        answer = _Answer.model_validate(value)
+        answer = _WrittenLists.model_validate(value)
         groups = [_written(item) for item in answer.groups]
         times_named = Counter(number for group in groups for number in set(group.memories))
         merges, rejected = list[MergedMemories](), list[MemoryGroup]()

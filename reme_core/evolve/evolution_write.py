@@ -28,7 +28,7 @@ _TIMES = 5
 
 
 @dataclass(slots=True)
-class _Write:
+class _PlannedWrite:
     """The part of a plan that can be written, as memories are now."""
 
     held: Mapping[str, Memory]
@@ -90,7 +90,7 @@ async def evolution_batch(context: FlowContext, plan: Evolution, *, forget: bool
     Of the plan count the ids, the revisions, and what the joined memories are to say; the rest is made anew.
     """
     held, now = await read_memories(context.store, context.scope), context.clock.now()
-    write = _Write(held, now)
+    write = _PlannedWrite(held, now)
     write.take(plan.merges)
     wanted = {link.before.memory_id for link in plan.links}
     links = tuple(link for link in tidied_links(held, write.merges) if link.before.memory_id in wanted)

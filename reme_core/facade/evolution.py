@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from pydantic import JsonValue, ValidationError
 
@@ -12,12 +11,6 @@ from reme_core.facade.parts import MemoryParts
 from reme_core.schema import Evolution, describe, new_id, shown
 from reme_core.steps import user_input as inputs
 from reme_core.telemetry import traced
-
-if TYPE_CHECKING:
-    from reme_core.facade.strategies import RuntimePorts
-    from reme_core.schema import Scope
-    from reme_core.steps.flow import FlowContext
-    from reme_core.text import Language
 
 
 class EvolutionMethods:
@@ -57,10 +50,11 @@ class EvolutionMethods:
         """
         from reme_core.evolve.evolution_plan import EVOLVE, plan_evolution
         from reme_core.evolve.evolution_write import apply_evolution
+        from reme_core.facade.learning_service import flow_context
 
         scope, removes = await self._looked_up(user_id, shared=shared), inputs.read_flag(forget, "forget")
         is_shown_alone, targets = inputs.read_flag(dry_run, "dry_run"), inputs.read_targets(memory_target)
-        context = evolution_context(self._runtime, self._language, scope, new_id())
+        context = flow_context(self._runtime, self._language, scope, new_id())
         if apply is not None:
             plan = _read_plan(apply)
         else:
@@ -73,21 +67,6 @@ class EvolutionMethods:
         done = await apply_evolution(context, plan, forget=removes)
         self._work.start(scope)
         return done
-
-
-def evolution_context(ports: RuntimePorts, language: Language | None, scope: Scope, run_id: str) -> FlowContext:
-    """Return what a consolidation works on."""
-    from reme_core.steps.flow import FlowContext
-
-    return FlowContext(
-        scope=scope,
-        store=ports.store,
-        embedder=ports.embedder,
-        model=ports.model,
-        clock=ports.clock,
-        run_id=run_id,
-        language=language,
-    )
 
 
 def _read_plan(value: object) -> Evolution:

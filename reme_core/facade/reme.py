@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Never, Self
 
 from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
 from reme_core.facade.conversation import ConversationMethods
-from reme_core.facade.evolution import EvolutionMethods, evolution_context
+from reme_core.facade.evolution import EvolutionMethods
 from reme_core.facade.memories import MemoryMethods
 from reme_core.facade.memory_blocks import MemoryBlockMethods
 from reme_core.facade.messages import JobMethods, MessageMethods, OffloadMethods
@@ -126,8 +126,6 @@ class ReMe(
             MissingExtraError: A library that is not installed.
             InvalidInputError: A memory space that can't be one.
         """
-        from reme_core.evolve.evolution_plan import EVOLVE
-        from reme_core.evolve.evolution_write import EvolveWorker
         from reme_core.facade import config
         from reme_core.facade.strategies import AgenticRetriever, AgenticSummarizer, RuntimePorts, SimpleSummarizer
         from reme_core.jobs.job_runner import JobRunner
@@ -217,7 +215,6 @@ class ReMe(
             self.set_summarizer(SimpleSummarizer(language=language, use_reviser=use_reviser))
         if self._ports.llm is not None:
             _ = self._learning  # it does the jobs that earlier processes left
-            self._runner.set_worker(EVOLVE, EvolveWorker(partial(evolution_context, self._runtime, language)))
 
     sync = MakesSync(__init__)
 
