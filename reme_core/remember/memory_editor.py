@@ -33,6 +33,7 @@ _GIVEN = frozenset(
         "author",
         "importance",
         "confidence",
+        "trust",
         "sources",
         "metadata",
     }
