@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -89,6 +89,7 @@ class ReMe(
         clock: Clock | None = None,
         timezone: str = UTC_NAME,
         files: str | Path | Folders | None = None,
+        web_tools: Sequence[str] = (),
         **unknown: Never,
     ) -> None:
         """Keep the settings.
@@ -115,6 +116,7 @@ class ReMe(
             timezone: Where the users are of whom `summary` is not told, by its IANA name.
             files: Keep memories, journal and what was said as files, too: the path of a folder that gets one for each
                 user, or `Folders(...)`. A call returns once what it says is in the store; the files follow.
+            web_tools: Names of tools that fetch from outside: their results are of the trust class `web`.
             unknown: Settings that do not exist: one that is spelt wrong is told with what was probably meant.
 
         Raises:
@@ -133,6 +135,7 @@ class ReMe(
         from reme_core.retrieval.embedded_store import EmbeddedStore
         from reme_core.retrieval.resting_embedder import RestingEmbedder
         from reme_core.steps.costs import CostBook
+        from reme_core.steps.web_results import WebMarkingStore
 
         for name in unknown:
             settings = tuple(set(inspect.signature(ReMe).parameters) - {"unknown"})
@@ -164,6 +167,7 @@ class ReMe(
             token_counter=token_counter,
             clock=clock,
             timezone=timezone,
+            web_tools=web_tools,
         )
         self._clock = clock or SystemClock()
         self._timezone = inputs.read_timezone(timezone)
@@ -173,6 +177,9 @@ class ReMe(
         if self._ports.embedder is not None:
             self._embedder = RestingEmbedder(self._ports.embedder, self._clock, on_recovery=lambda: self._work.resume())
             self._ports = replace(self._ports, store=EmbeddedStore(self._ports.store, self._embedder))
+        self._web_tools = frozenset(inputs.read_names(web_tools, "web_tools"))
+        if self._web_tools:
+            self._ports = replace(self._ports, store=WebMarkingStore(self._ports.store, self._web_tools))
         self._files: FolderKeeper | None = None
         if files is not None:
             self._keep_files(files, token_counter or CharacterTokenCounter())
@@ -187,6 +194,7 @@ class ReMe(
             clock=self._clock,
             counter=token_counter or CharacterTokenCounter(),
             zone=read_zone(self._timezone),
+            web_tools=self._web_tools,
         )
         self._work = JobService(
             memory_space=self._memory_space,
@@ -376,6 +384,7 @@ class ReMe(
                     ledger=TokenLedger(self._runtime.counter),
                     clock=self._clock,
                     held=HeldContexts(),
+                    web_tools=self._web_tools,
                 )
             return self._made_working
 

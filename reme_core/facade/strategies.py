@@ -40,6 +40,7 @@ class RuntimePorts:
     clock: Clock
     counter: TokenCounter
     zone: tzinfo = UTC
+    web_tools: frozenset[str] = frozenset()
 
     def simple_retriever(self) -> SimpleRetriever:
         """Return the retriever that asks no chat model."""
@@ -49,6 +50,7 @@ class RuntimePorts:
             store=self.store,
             embedder=self.embedder,
             counter=self.counter,
+            web_tools=self.web_tools,
         )
 
     def model_for(self, own: ChatModel | None, wanted_for: str) -> ChatModel:
