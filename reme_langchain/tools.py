@@ -170,8 +170,7 @@ def _said_line(hit: Hit) -> str:
         text = f"… {text[slice(*hit.passage)]} …"
     text = " ".join(text.split())
     shown = text if len(text) <= _SAID_CHARS else f"{text[:_SAID_CHARS]} …"
-    who = hit.name or hit.role or "somebody"
-    return f"{day}{trust_mark(hit.trust, who)}{who} said: {shown}"
+    return f"{day}{trust_mark(hit.untold_trust)}{hit.name or hit.role or 'somebody'} said: {shown}"
 
 
 def _of_message(message_id: str) -> str:

@@ -83,7 +83,7 @@ def _fields(hit: Hit) -> dict[str, JsonValue]:
         "about": (hit.memory_target or "")[:_NAME_CHARS],
         "when": hit.when_to_use[:_WHEN_CHARS],
     }
-    return {name: value for name, value in given.items() if value} | trust_field(hit.trust, hit.name or hit.role)
+    return {name: value for name, value in given.items() if value} | trust_field(hit.untold_trust)
 
 
 def _lines(shown: Sequence[_ShownHit], chars: int) -> str:

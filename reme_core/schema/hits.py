@@ -85,8 +85,7 @@ def found_line(hit: Hit, *, max_chars: int | None = None) -> str:
         text = f"{who}: {text}" if who else text
     else:
         text = with_validity(f"When: {hit.when_to_use} Do: {text}" if hit.when_to_use else text, hit)
-    whose = trust_mark(hit.trust, who if hit.layer == "message" else None)
-    return f"- {day}{whose}{fenced(text)}"
+    return f"- {day}{trust_mark(hit.untold_trust)}{fenced(text)}"
 
 
 def fenced(text: str, *, indent: int = 2) -> str:
@@ -173,6 +172,16 @@ class Hit(MappingModel):
     superseded_by: str | None = None
     trust: TrustClass = TrustClass.USER
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
+
+    @property
+    def untold_trust(self) -> TrustClass:
+        """The class, where a line that begins with the speaker doesn't tell it; else `user`.
+
+        What an assistant said is told by its name, unless that is "user".
+        """
+        who = (self.name or self.role or "").strip().casefold()
+        is_told = who == self.trust or (self.trust is TrustClass.ASSISTANT and who != "user")
+        return TrustClass.USER if self.layer == "message" and is_told else self.trust
 
     def stands_in(self, message_ids: frozenset[str]) -> bool:
         """Tell whether all that it says was said in these messages; of what names no message that can't be told."""

@@ -45,6 +45,6 @@ def trust_field(trust: TrustClass, told: str | None = None) -> dict[str, JsonVal
     return {} if trust.value in {"user", told} else {"trust": trust.value}
 
 
-def trust_mark(trust: TrustClass, told: str | None = None) -> str:
-    """Return the class as it stands before a text in a prompt, such as `[web] `; likewise."""
-    return "" if trust.value in {"user", told} else f"[{trust}] "
+def trust_mark(trust: TrustClass) -> str:
+    """Return the class as it stands before a text in a prompt, such as `[web] `; "" for `user`."""
+    return "" if trust is TrustClass.USER else f"[{trust}] "
