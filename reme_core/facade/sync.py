@@ -169,6 +169,7 @@ class SyncReMe:
     patch_record = _waiting(ReMe.patch_record)
     records = _waiting(ReMe.records)
     changes = _waiting(ReMe.changes)
+    evolve = _waiting(ReMe.evolve)
     history = _waiting(ReMe.history)
     undo = _waiting(ReMe.undo)
     memory_blocks = _waiting(ReMe.memory_blocks)
