@@ -15,7 +15,7 @@ from pydantic import JsonValue, ValidationError
 
 from reme_core.evolve.joined_text import check_adds_nothing, check_keeps_all, is_within
 from reme_core.retrieval.named_dates import take_dates
-from reme_core.schema import Memory, MergedMemories, TimePrecision, describe, last_part, shown_beginning
+from reme_core.schema import Memory, MergedMemories, TimePrecision, describe, last_part, least_trusted, shown_beginning
 from reme_core.schema.evolution import MergedBy
 from reme_core.steps.targets import joined_sources, target_of
 from reme_core.text import normalise_content, terms
@@ -70,6 +70,7 @@ def merged_memory(parts: Sequence[Memory], content: str, *, at: datetime) -> Mem
         **_joined_time(parts),
         "importance": max(part.importance for part in parts),
         "confidence": max(part.confidence for part in parts),
+        "trust": least_trusted(part.trust for part in parts),
         "sources": sources,
         "metadata": _joined_metadata((stays, *others)),
         "updated_at": at,

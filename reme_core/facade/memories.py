@@ -35,6 +35,7 @@ class MemoryMethods:
         valid_to: datetime | str | None = None,
         importance: float = 0.5,
         confidence: float = 1.0,
+        trust: str | None = None,
         reason: str = "",
     ) -> Memory:
         """Add one memory. If a current one of this type and target says the same, that one is the answer.
@@ -42,6 +43,7 @@ class MemoryMethods:
         `valid_from` and `valid_to` are the statement's own time, known to a year (`2023`), a month (`2023-01`), a day
         (`2023-01-05`) or exactly; an end lasts until the end of its year, month or day. They hide nothing: what is over
         is found like what holds. Of two that say the same of times that lie apart, the later one supersedes the other.
+        `trust` says whose words it rests on, where they are not the user's: `assistant`, `tool` or `web`.
 
         Raises:
             InvalidInputError: A field that can't be used, naming it.
@@ -57,6 +59,7 @@ class MemoryMethods:
             "valid_to": valid_to,
             "importance": importance,
             "confidence": confidence,
+            "trust": trust,
         }
         why = inputs.read_text(reason, "reason")
         [memory] = await self._editor.add(
@@ -117,6 +120,7 @@ class MemoryMethods:
         valid_to: datetime | str | None = None,
         importance: float | None = None,
         confidence: float | None = None,
+        trust: str | None = None,
         expected_revision: int | None = None,
         reason: str = "",
     ) -> Memory:
@@ -125,7 +129,8 @@ class MemoryMethods:
         An object in it is merged likewise, anything else replaces what its key had (RFC 7396).
 
         `valid_to` tells when the statement was or will be over, which leaves it found as before; what is not to be
-        found any more is deleted, or superseded by what holds now. Both times are read as in `add_memory`.
+        found any more is deleted, or superseded by what holds now. Both times are read as in `add_memory`. `trust` is
+        never more than the messages that it comes from allow.
 
         Raises:
             MemoryNotFoundError: No such memory in this scope.
@@ -142,6 +147,7 @@ class MemoryMethods:
             "valid_to": valid_to,
             "importance": importance,
             "confidence": confidence,
+            "trust": trust,
         }
         return await self._editor.update(
             self._scope(user_id, shared=shared),
@@ -165,6 +171,7 @@ class MemoryMethods:
         observed_at: datetime | str | None = None,
         valid_from: datetime | str | None = None,
         valid_to: datetime | str | None = None,
+        trust: str | None = None,
         reason: str = "",
     ) -> Memory:
         """Replace a memory by one that holds from `valid_from` on (by default from `observed_at`, or now).
@@ -184,6 +191,7 @@ class MemoryMethods:
             "observed_at": observed_at,
             "valid_from": valid_from,
             "valid_to": valid_to,
+            "trust": trust,
         }
         return await self._editor.supersede(
             self._scope(user_id, shared=shared),
@@ -229,6 +237,7 @@ class MemoryMethods:
         memory_target: str | Sequence[str] | None = None,
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
         keyword: str | None = None,
+        trust: str | Sequence[str] | None = None,
         as_of: datetime | str | None = None,
         include_superseded: bool = False,
         known_at: datetime | str | None = None,
@@ -244,6 +253,7 @@ class MemoryMethods:
             memory_target: One or several targets.
             metadata: Keys and the values that they have.
             keyword: Words that all stand in the memory.
+            trust: One or several classes: `user`, `assistant`, `tool`, `web`.
             as_of: Those that held at this time, by their own time, whenever that became known.
             include_superseded: Also those that were replaced.
             known_at: As the memory stood at this time: what was written before it, as it was then, whatever was
@@ -261,6 +271,7 @@ class MemoryMethods:
             targets=inputs.read_targets(memory_target),
             metadata=inputs.read_metadata_filter(metadata),
             keyword=None if keyword is None else inputs.read_query(keyword, "keyword"),
+            trust=inputs.read_trust(trust),
             as_of=inputs.read_time(as_of, "as_of"),
             include_superseded=inputs.read_flag(include_superseded, "include_superseded"),
         )

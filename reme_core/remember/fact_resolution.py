@@ -24,7 +24,9 @@ from reme_core.schema import (
     Scope,
     Source,
     TimePrecision,
+    TrustClass,
     last_part,
+    least_trusted,
     new_id,
     shown_time,
     shown_validity,
@@ -98,6 +100,7 @@ class MemoryChanges:
                     created_at=self.now,
                     updated_at=self.now,
                     author=AUTHOR,
+                    trust=TrustClass.USER,  # until the store sees whose words these are
                     sources=tuple(
                         Source(block_id=block.block_id, message_ids=block.message_ids[block.repeats :])
                         for block in blocks
@@ -236,7 +239,9 @@ class MemoryChanges:
         new = old.model_copy(update=changed)
         if new == old:
             return
-        new = new.model_copy(update={"sources": join_sources(old.sources, fact.sources), "updated_at": self.now})
+        trust = least_trusted([old.trust, fact.trust])
+        sources = join_sources(old.sources, fact.sources)
+        new = new.model_copy(update={"sources": sources, "trust": trust, "updated_at": self.now})
         if new.is_current:
             holder = self._holder(new)
             if holder is not None and holder.memory_id != old.memory_id:
@@ -271,6 +276,7 @@ class MemoryChanges:
             created_at=self.now,
             updated_at=self.now,
             author=AUTHOR,
+            trust=fact.trust,
             sources=fact.sources,
         )
 

@@ -34,6 +34,7 @@ _GIVEN = frozenset(
         "author",
         "importance",
         "confidence",
+        "trust",
         "sources",
         "metadata",
     }

@@ -61,6 +61,7 @@ def matches(memory: Memory, wanted: CheckedFilter) -> bool:
     return (
         (asked.types is None or memory.memory_type in asked.types)
         and (asked.targets is None or memory.memory_target in asked.targets)
+        and (asked.trust is None or memory.trust in asked.trust)
         and _is_valid(memory, asked)
         and (asked.observed_from is None or memory.observed_at >= asked.observed_from)
         and (asked.observed_to is None or memory.observed_at < asked.observed_to)

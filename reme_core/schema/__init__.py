@@ -104,3 +104,7 @@ from reme_core.schema.trajectories import TaskSummary as TaskSummary
 from reme_core.schema.trajectories import Trajectory as Trajectory
 from reme_core.schema.trajectories import Verdict as Verdict
 from reme_core.schema.trajectories import parse_trajectories as parse_trajectories
+from reme_core.schema.trust import TrustClass as TrustClass
+from reme_core.schema.trust import least_trusted as least_trusted
+from reme_core.schema.trust import trust_field as trust_field
+from reme_core.schema.trust import trust_mark as trust_mark

@@ -30,6 +30,7 @@ from reme_core.testing._memory_lifetime import MemoryConcurrency, MemoryDurabili
 from reme_core.testing._memory_reembedding import MemoryReembedding
 from reme_core.testing._memory_search import MemoryFilters, MemoryPages, MemoryRanking
 from reme_core.testing._memory_targets import MemoryTargets
+from reme_core.testing._memory_trust import MemoryTrust
 from reme_core.testing._memory_uses import MemoryCounts, MemoryUses, MemoryUsesDurability
 from reme_core.testing._memory_waiting import MemoryWaiting
 from reme_core.testing._memory_writes import MemoryDuplicates, MemoryEvents, MemoryRevisions, MemoryWrites
@@ -46,6 +47,7 @@ class StoreContract(
     MemoryFilters,
     MemoryPages,
     MemoryTargets,
+    MemoryTrust,
     MemoryCounts,
     MemoryUses,
     MemoryWaiting,

@@ -64,6 +64,8 @@ def matching(scope: Scope, wanted: CheckedFilter, *more: models.Condition) -> mo
     asked = wanted.asked
     if asked.types is not None:
         conditions.append(one_of("type", [kind.value for kind in asked.types]))
+    if asked.trust is not None:
+        conditions.append(one_of("trust", [known.value for known in asked.trust]))
     if asked.targets is not None:
         conditions.append(one_of("target", map(text_key, asked.targets)))
     conditions += [*_validity(asked), *_observed(asked), *_during(asked)]
@@ -74,7 +76,7 @@ def matching(scope: Scope, wanted: CheckedFilter, *more: models.Condition) -> mo
 
 def matches_nothing(wanted: CheckedFilter) -> bool:
     """Tell whether a filter asks for one of no values; Qdrant takes that for no condition at all."""
-    return wanted.asked.types == () or wanted.asked.targets == ()
+    return () in (wanted.asked.types, wanted.asked.targets, wanted.asked.trust)
 
 
 def _validity(wanted: MemoryFilter) -> Sequence[models.Condition]:

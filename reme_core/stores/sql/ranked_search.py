@@ -20,7 +20,7 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from reme_core.errors import InvalidInputError
+from reme_core.errors import InvalidInputError, UnsupportedFilterError
 from reme_core.ports import MemorySearch, MessageSearch, ScoredBlock, ScoredMemory, ScoredMessage, Vector
 from reme_core.retrieval import (
     MEMORY_WEIGHTS,
@@ -40,6 +40,7 @@ from reme_core.stores.sql.embedding_record import check_embedding
 from reme_core.stores.sql.message_rows import blocks_by_rows, messages_by_rows, passages_by_rows, rows_of_messages
 from reme_core.stores.sql.partitions import Partition, Partitions, holds_any
 from reme_core.stores.sql.row_conditions import check_filter
+from reme_core.stores.sql.trust_rows import messages_of_trust
 
 T = TypeVar("T")
 
@@ -222,6 +223,9 @@ def search_blocks(
     connection: SqlConnection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions
 ) -> list[ScoredBlock]:
     """Return the best blocks by their summaries; see `Store.search_blocks`."""
+    if search.trust is not None:
+        msg = "trust: a block is of several messages, whose classes differ: leave it out, or search the messages"
+        raise UnsupportedFilterError(msg)
     found = _rank(connection, scope, search, partitions, Layer.BLOCKS)
     blocks = blocks_by_rows(connection, [hit.key for hit in found])
     return [ScoredBlock(block=blocks[hit.key], score=hit.score) for hit in found]
@@ -321,6 +325,9 @@ def _allowed(connection: SqlConnection, scope: int, partition: Partition, search
         masks.append(index.times >= _seconds(search.said_from))
     if search.said_to is not None:
         masks.append(index.times < _seconds(search.said_to))
+    if search.trust is not None:
+        rows = messages_of_trust(connection, scope, search.trust)
+        masks.append(np.isin(index.keys, np.fromiter(rows, np.int64, len(rows))))
     return reduce(and_, masks) if masks else None
 
 
