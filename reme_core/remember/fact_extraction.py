@@ -11,8 +11,8 @@ from pydantic import JsonValue
 
 from reme_core.ports import ResponseSchema, Store, Target
 from reme_core.remember.written_facts import FactReader, WrittenFact, WrittenFacts
-from reme_core.rules import Claim
-from reme_core.schema import MemoryType, Message, Scope, Source, TimePrecision, last_part
+from reme_core.rules import Claim, join_relations
+from reme_core.schema import MemoryType, Message, Relation, Scope, Source, TimePrecision, last_part
 from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, object_schema, with_problems
 from reme_core.steps.distillation import EXTRACTED, SHOWN_CHARS, DistilTask
 from reme_core.steps.targets import claim_on, read_meta, same_name
@@ -99,6 +99,7 @@ class Fact:
         ended_at: Until when it holds or held (exclusive), if that was said.
         ended_precision: How much of that was said.
         sources: The messages it was said in, by block.
+        relations: What it tells of persons and things to each other.
     """
 
     target: Target
@@ -110,6 +111,7 @@ class Fact:
     ended_at: datetime | None = None
     ended_precision: TimePrecision = TimePrecision.EXACT
     sources: tuple[Source, ...]
+    relations: tuple[Relation, ...] = ()
 
     @property
     def valid_from(self) -> datetime:
@@ -246,6 +248,7 @@ def _fields(types: Sequence[MemoryType]) -> dict[str, JsonValue]:
         "valid_from": text_or_none,
         "valid_to": text_or_none,
         "messages": {"type": "array", "items": {"type": "integer"}},
+        "relations": {"type": ["array", "null"], "items": {"type": "array", "items": text}},
     }
 
 
@@ -296,6 +299,7 @@ def _fact(written: WrittenFact, target: Target, said: Sequence[Message], task: D
         ended_at=None if until is None else until.end,
         ended_precision=TimePrecision.EXACT if until is None else until.precision,
         sources=_sources([message.message_id for message in said], task),
+        relations=written.relations,
     )
 
 
@@ -307,6 +311,7 @@ def _joined(one: Fact, other: Fact) -> Fact:
         stated_from=one.stated_from or other.stated_from,
         stated_precision=one.stated_precision if one.stated_from is not None else other.stated_precision,
         sources=join_sources(one.sources, other.sources),
+        relations=join_relations(one.relations, other.relations),
     )
 
 
