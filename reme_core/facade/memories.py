@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError
 from reme_core.facade.parts import MemoryParts
-from reme_core.schema import STATEMENTS, ChangedMemories, Event, Memory, MemoryPage, UndoResult
+from reme_core.schema import STATEMENTS, ChangedMemories, Event, Memory, MemoryPage, Relation, UndoResult
 from reme_core.steps import user_input as inputs
 from reme_core.telemetry import traced
 
@@ -35,6 +35,7 @@ class MemoryMethods:
         valid_to: datetime | str | None = None,
         importance: float = 0.5,
         confidence: float = 1.0,
+        relations: Sequence[Relation | tuple[str, str, str]] = (),
         reason: str = "",
     ) -> Memory:
         """Add one memory. If a current one of this type and target says the same, that one is the answer.
@@ -42,6 +43,7 @@ class MemoryMethods:
         `valid_from` and `valid_to` are the statement's own time, known to a year (`2023`), a month (`2023-01`), a day
         (`2023-01-05`) or exactly; an end lasts until the end of its year, month or day. They hide nothing: what is over
         is found like what holds. Of two that say the same of times that lie apart, the later one supersedes the other.
+        `relations` are up to eight of what it tells, such as `("Lea", "sister of", "Ann")`; see `neighbours`.
 
         Raises:
             InvalidInputError: A field that can't be used, naming it.
@@ -57,6 +59,7 @@ class MemoryMethods:
             "valid_to": valid_to,
             "importance": importance,
             "confidence": confidence,
+            "relations": relations,
         }
         why = inputs.read_text(reason, "reason")
         [memory] = await self._editor.add(
@@ -117,10 +120,13 @@ class MemoryMethods:
         valid_to: datetime | str | None = None,
         importance: float | None = None,
         confidence: float | None = None,
+        relations: Sequence[Relation | tuple[str, str, str]] | None = None,
         expected_revision: int | None = None,
         reason: str = "",
     ) -> Memory:
-        """Change what is given and keep the rest; `metadata` replaces the whole object.
+        """Change what is given and keep the rest; `metadata` replaces the whole object, `relations` all of them.
+
+        A new `content` keeps the relations whose ends it still names, unless `relations` says which.
 
         `valid_to` tells when the statement was or will be over, which leaves it found as before; what is not to be
         found any more is deleted, or superseded by what holds now. Both times are read as in `add_memory`.
@@ -140,6 +146,7 @@ class MemoryMethods:
             "valid_to": valid_to,
             "importance": importance,
             "confidence": confidence,
+            "relations": relations,
         }
         return await self._editor.update(
             self._scope(user_id, shared=shared),
@@ -163,6 +170,7 @@ class MemoryMethods:
         observed_at: datetime | str | None = None,
         valid_from: datetime | str | None = None,
         valid_to: datetime | str | None = None,
+        relations: Sequence[Relation | tuple[str, str, str]] = (),
         reason: str = "",
     ) -> Memory:
         """Replace a memory by one that holds from `valid_from` on (by default from `observed_at`, or now).
@@ -182,6 +190,7 @@ class MemoryMethods:
             "observed_at": observed_at,
             "valid_from": valid_from,
             "valid_to": valid_to,
+            "relations": relations,
         }
         return await self._editor.supersede(
             self._scope(user_id, shared=shared),

@@ -17,6 +17,7 @@ from reme_core.facade.conversation import ConversationMethods
 from reme_core.facade.memories import MemoryMethods
 from reme_core.facade.messages import JobMethods, MessageMethods, OffloadMethods
 from reme_core.facade.parts import UNSET, AdapterSupport, MakesSync, Settings, Unset, check_kind, log_failed_close
+from reme_core.facade.relations import RelationMethods
 from reme_core.facade.tasks import TaskMethods, ToolMethods
 from reme_core.facade.transfer import EmbeddingMethods, TransferMethods
 from reme_core.facade.working_memory import WorkingMemoryMethods
@@ -52,6 +53,7 @@ _LOG = logging.getLogger("reme")
 class ReMe(
     ConversationMethods,
     MemoryMethods,
+    RelationMethods,
     MessageMethods,
     JobMethods,
     TaskMethods,

@@ -166,6 +166,8 @@ class SyncReMe:
     delete_memory = _waiting(ReMe.delete_memory)
     list_memories = _waiting(ReMe.list_memories)
     changes = _waiting(ReMe.changes)
+    neighbours = _waiting(ReMe.neighbours)
+    path = _waiting(ReMe.path)
     history = _waiting(ReMe.history)
     undo = _waiting(ReMe.undo)
     get_messages = _waiting(ReMe.get_messages)
