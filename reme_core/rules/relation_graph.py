@@ -17,7 +17,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from reme_core.retrieval import first_person, related_terms
 from reme_core.schema import Relation
-from reme_core.schema.relations import MAX_RELATIONS
+from reme_core.schema.relations import MAX_NAME_CHARS, MAX_RELATIONS
 from reme_core.text import query_terms
 
 K = TypeVar("K", bound=Hashable)
@@ -146,8 +146,10 @@ class RelationGraph(Generic[K]):
 
     def add(self, key: K, relations: Sequence[Relation]) -> None:
         """Add what a memory tells, whose key is new."""
-        self._told[key] = relations
-        for relation in relations:
+        named = [item for item in relations if name_key(item.subject) and name_key(item.object)]
+        if named:
+            self._told[key] = named
+        for relation in named:
             for name in (name_key(relation.subject), name_key(relation.object)):
                 self._ends.setdefault(name, {}).setdefault(relation.relation, {})[key] = None
                 if " " in name:
@@ -173,7 +175,7 @@ class RelationGraph(Generic[K]):
         key = name_key(name)
         if self._known(key):
             return self._same(key, holds)
-        described = _OWNER.fullmatch(name)
+        described = _OWNER.fullmatch(name) if len(name) <= MAX_NAME_CHARS else None
         if described is None:
             return frozenset()
         owner, wanted = self.find(described[1], holds), _terms(described[2])

@@ -1,4 +1,4 @@
-"""What memories tell of persons and things to each other, as answers: all of one of them, and a chain between two."""
+"""Answers about relations: all that memories tell of one person or thing, and the chain between two."""
 
 from __future__ import annotations
 

@@ -62,6 +62,8 @@ _SOME = 500
 _CHUNK_ROWS = 4_000
 _CHUNK_BYTES = 1 << 21
 _MASKS = 16
+# A relation with its names and its places in the graph.
+_RELATION_BYTES = 900
 _NOTHING_LOADED = 1 << 62
 # Each found along an index; nothing ever replaces a passage.
 _NO_STATEMENTS = tuple(
@@ -149,6 +151,11 @@ class Partition:
     def is_complete(self) -> bool:
         """Whether all rows are loaded."""
         return self._loaded_from == 0
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes held."""
+        return self.index.nbytes + _RELATION_BYTES * len(self.relations)
 
     def is_beyond(self, newest: int) -> bool:
         """Whether it has been brought beyond a snapshot, by the number of the newest change there."""

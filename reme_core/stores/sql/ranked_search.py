@@ -141,7 +141,7 @@ class Loader:
                 connection.dialect.renew(connection)  # or the number of its last change would be too low
             partition.follow(connection, scope)
             partition.load_more(connection, scope)
-            size, more = partition.index.nbytes, not partition.is_complete
+            size, more = partition.nbytes, not partition.is_complete
         self._partitions.measured((scope, partition.layer), size)
         return more
 
@@ -334,7 +334,7 @@ def _followed(
                     continue
             partitions.follow(connection, number, partition, found[1])
             yield number, partition
-            partitions.held.measured((number, layer), partition.index.nbytes)
+            partitions.held.measured((number, layer), partition.nbytes)
             return
     yield None
 

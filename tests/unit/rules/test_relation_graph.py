@@ -129,3 +129,10 @@ def test_joined_relations_are_those_of_both_once_without_ends_that_are_said_no_m
     joined = join_relations(old, new, content="Lea, the user's sister, works at the theatre in Graz")
     assert [str(item) for item in joined] == ["lea sister of self", "Lea works at Theatre", "Lea lives in Graz"]
     assert len(join_relations([told(f"Lea|owns|boat {n}") for n in range(20)], [])) == 8
+
+
+def test_names_without_a_letter_and_endless_descriptions_are_nobody() -> None:
+    graph = graph_of("?|owns|!!", "Lea|sister of|Ann")
+    assert not graph.find("?", always)
+    assert not graph.find("Ann's sister" + "'s sister" * 5000, always)
+    assert len(graph) == 1
