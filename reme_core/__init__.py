@@ -64,10 +64,12 @@ if TYPE_CHECKING:
     from reme_core.schema import LineProblem as LineProblem
     from reme_core.schema import LoadedLibrary as LoadedLibrary
     from reme_core.schema import Memory as Memory
+    from reme_core.schema import MemoryBlock as MemoryBlock
     from reme_core.schema import MemoryChange as MemoryChange
     from reme_core.schema import MemoryPage as MemoryPage
     from reme_core.schema import MemoryType as MemoryType
     from reme_core.schema import Message as Message
+    from reme_core.schema import Neighbours as Neighbours
     from reme_core.schema import OffloadedContext as OffloadedContext
     from reme_core.schema import OffloadInfo as OffloadInfo
     from reme_core.schema import OffloadKind as OffloadKind
@@ -75,6 +77,9 @@ if TYPE_CHECKING:
     from reme_core.schema import RecordedToolCalls as RecordedToolCalls
     from reme_core.schema import RejectedExperience as RejectedExperience
     from reme_core.schema import RejectedFact as RejectedFact
+    from reme_core.schema import Relation as Relation
+    from reme_core.schema import RelationPath as RelationPath
+    from reme_core.schema import RelationStep as RelationStep
     from reme_core.schema import Reloaded as Reloaded
     from reme_core.schema import ReloadResult as ReloadResult
     from reme_core.schema import RetrieveResult as RetrieveResult
@@ -127,10 +132,11 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
         "schema": (
             "Block ChangedMemories ChangeKind ChatReply CleanedOffloads CompactedContext ContextUse Cost "
             "DumpedLibrary Erased Event Feedback Forgotten Hit Job JobState LineProblem LoadedLibrary Memory "
-            "MemoryChange MemoryPage MemoryType Message OffloadedContext OffloadInfo OffloadKind PreparedContext "
-            "RecordedToolCalls RejectedExperience RejectedFact Reloaded ReloadResult RetrieveResult Scope Source "
-            "StoredMessage SummaryResult TaskMemories TaskSummary ToolCallResult ToolError ToolMemories "
-            "ToolMemory ToolStatistics ToolSummary Trajectory TransferCounts UndoResult Usage Verdict"
+            "MemoryBlock MemoryChange MemoryPage MemoryType Message Neighbours OffloadedContext OffloadInfo "
+            "OffloadKind PreparedContext RecordedToolCalls RejectedExperience RejectedFact Relation RelationPath "
+            "RelationStep Reloaded ReloadResult RetrieveResult Scope Source StoredMessage SummaryResult TaskMemories "
+            "TaskSummary ToolCallResult ToolError ToolMemories ToolMemory ToolStatistics ToolSummary Trajectory "
+            "TransferCounts UndoResult Usage Verdict"
         ),
         "steps.slicing": "Slicing",
         "stores": "Database IndexedStore LocalStore QdrantIndex SpacePart SqlConnection SqlDatabase",
