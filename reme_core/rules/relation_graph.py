@@ -8,93 +8,30 @@ from __future__ import annotations
 
 import difflib
 import re
-import unicodedata
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from typing import Generic, TypeAlias, TypeVar
 
-from reme_core.retrieval import first_person, related_terms
+from reme_core.retrieval import first_person
+from reme_core.rules.relation_names import USER, asked_by, name_key, terms_of
 from reme_core.schema import Relation
-from reme_core.schema.relations import MAX_NAME_CHARS, MAX_RELATIONS
-from reme_core.text import query_terms
+from reme_core.schema.relations import MAX_NAME_CHARS
 
 K = TypeVar("K", bound=Hashable)
 Names: TypeAlias = frozenset[str]
 """The normalised names of one person or thing; none: it is not known."""
 
-USER = "user"
-"""The name of whom the memories belong to."""
-
-_USER_NAMES = frozenset({USER, "self", "用户"})
 # The prompt of the extraction names the first one; the others are what people write by hand.
 _ALIASES = frozenset({"also called", "also known as", "nickname of"})
-_POSSESSIVE = re.compile(r"['’](?:s|S)?$")
 _OWNER = re.compile(r"(?s)(.+)['’]s? (.+)")
-_ENDS = ' \t"“”„«».,;:!?()[]{}。，、；：！？（）「」『』'
 # A name has at most so many words in a question.
 _MOST_WORDS = 4
 _MOST_NEAR_NAMES = 3
-# Letters that "own" and "owner" have in common.
-_BEGINNING = 3
 # From a question to so many names with each step; one that leads to more asks for all of a kind, as words find it.
 _MOST_REACHED = 8
 # "Who owns the place where Ann's sister works?" takes three.
 _HOPS = 3
-
-
-@lru_cache(maxsize=1 << 13)
-def name_key(name: str) -> str:
-    """Return a name as it is compared; empty where nothing but signs is left of it."""
-    text = " ".join(unicodedata.normalize("NFKC", name).casefold().split()).strip(_ENDS)
-    text = _POSSESSIVE.sub("", text).removeprefix("the ").strip(_ENDS)
-    return USER if text in _USER_NAMES else text
-
-
-@lru_cache(maxsize=1 << 12)
-def _terms(text: str) -> frozenset[str]:
-    return frozenset(query_terms(text))
-
-
-def asked_by(words: Iterable[str], relations: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Return of some relations those that terms of a question ask for, with these: as they are, or else nearly.
-
-    "Owner" asks for what is owned, and "sister" for a brother where no sister is known.
-    """
-    own = frozenset(words)
-    found = {text: own & _terms(text) for text in relations}
-    if not any(found.values()):
-        found = {text: frozenset(word for word in own if _is_near(word, _terms(text))) for text in found}
-    return {text: asked for text, asked in found.items() if asked}
-
-
-def _is_near(word: str, told: frozenset[str]) -> bool:
-    """Tell whether a term means one of some others, or begins with one, or one of them with it."""
-    if not told.isdisjoint(related_terms(word)):
-        return True
-    return any(
-        min(len(word), len(term)) >= _BEGINNING and (word.startswith(term) or term.startswith(word)) for term in told
-    )
-
-
-def join_relations(
-    old: Iterable[Relation], new: Iterable[Relation], *, content: str | None = None
-) -> tuple[Relation, ...]:
-    """Return the relations of both, each once, the new ones first, at most eight.
-
-    Of the old ones those are left out of which the text that has come to stand there, `content`, names an end no more.
-    """
-    said = None if content is None else _terms(content)
-    kept = (item for item in old if said is None or all(_is_named(name, said) for name in (item.subject, item.object)))
-    joined: dict[tuple[str, str, str], Relation] = {}
-    for item in (*new, *kept):
-        joined.setdefault((name_key(item.subject), item.relation.casefold(), name_key(item.object)), item)
-    return tuple(joined.values())[:MAX_RELATIONS]
-
-
-def _is_named(name: str, said: frozenset[str]) -> bool:
-    return name_key(name) == USER or not said.isdisjoint(_terms(name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +115,7 @@ class RelationGraph(Generic[K]):
         described = _OWNER.fullmatch(name) if len(name) <= MAX_NAME_CHARS else None
         if described is None:
             return frozenset()
-        owner, wanted = self.find(described[1], holds), _terms(described[2])
+        owner, wanted = self.find(described[1], holds), terms_of(described[2])
         found = {self._same(edge.other, holds) for edge in self.edges(owner, holds, asked=wanted)}
         return found.pop() if len(found) == 1 else frozenset()
 
@@ -249,7 +186,7 @@ class RelationGraph(Generic[K]):
 
         "Where does Ann's sister work?" leads from Ann along "sister of"; without a word for it no relation is followed.
         """
-        words, level = _terms(question), list[ReachedName[K]]()
+        words, level = terms_of(question), list[ReachedName[K]]()
         for name, written in self._named_in(question):
             level.append(ReachedName(names=self._same(name, holds), words=written))
         found, seen = list(level), {name for item in level for name in item.names}
@@ -306,9 +243,9 @@ class RelationGraph(Generic[K]):
         while place < len(words):
             sizes = range(min(_MOST_WORDS, len(words) - place), 0, -1)
             runs = ((size, " ".join(words[place : place + size])) for size in sizes)
-            size, name = next(((size, run) for size, run in runs if _terms(run) and self._known(run)), (1, ""))
+            size, name = next(((size, run) for size, run in runs if terms_of(run) and self._known(run)), (1, ""))
             if name:
-                yield name, _terms(name)
+                yield name, terms_of(name)
             place += size
         if first_person(question) is not None and USER in self._ends:
             yield USER, frozenset()
@@ -316,4 +253,4 @@ class RelationGraph(Generic[K]):
             folded = question.casefold()
             for name in self._ends:
                 if not name.isascii() and name in folded and name not in words:
-                    yield name, _terms(name)
+                    yield name, terms_of(name)
