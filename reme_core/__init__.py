@@ -100,6 +100,8 @@ if TYPE_CHECKING:
     from reme_core.schema import UndoResult as UndoResult
     from reme_core.schema import Usage as Usage
     from reme_core.schema import Verdict as Verdict
+    from reme_core.steps.records import MemorySchema as MemorySchema
+    from reme_core.steps.records import Record as Record
     from reme_core.steps.slicing import Slicing as Slicing
     from reme_core.stores import Database as Database
     from reme_core.stores import IndexedStore as IndexedStore
@@ -138,6 +140,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "TaskSummary ToolCallResult ToolError ToolMemories ToolMemory ToolStatistics ToolSummary Trajectory "
             "TransferCounts UndoResult Usage Verdict"
         ),
+        "steps.records": "MemorySchema Record",
         "steps.slicing": "Slicing",
         "stores": "Database IndexedStore LocalStore QdrantIndex SpacePart SqlConnection SqlDatabase",
         "working.messages_to_keep": "ContextCheck ContextLimits",

@@ -124,9 +124,10 @@ class MemoryMethods:
         expected_revision: int | None = None,
         reason: str = "",
     ) -> Memory:
-        """Change what is given and keep the rest; `metadata` replaces the whole object, `relations` all of them.
+        """Change what is given and keep the rest. `metadata` is merged: a key set to None goes, one not named stays.
 
-        A new `content` keeps the relations whose ends it still names, unless `relations` says which.
+        An object in it is merged likewise, anything else replaces what its key had (RFC 7396). `relations` replaces
+        all of them; a new `content` without it keeps those whose ends it still names.
 
         `valid_to` tells when the statement was or will be over, which leaves it found as before; what is not to be
         found any more is deleted, or superseded by what holds now. Both times are read as in `add_memory`.
