@@ -128,6 +128,7 @@ class ReMeClient:
     changes = _served(ReMe.changes)
     neighbours = _served(ReMe.neighbours)
     path = _served(ReMe.path)
+    evolve = _served(ReMe.evolve)
     undo = _served(ReMe.undo)
     memory_blocks = _served(ReMe.memory_blocks)
     memory_block_text = _served(ReMe.memory_block_text)

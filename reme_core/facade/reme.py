@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Never, Self
 
 from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
 from reme_core.facade.conversation import ConversationMethods
+from reme_core.facade.evolution import EvolutionMethods
 from reme_core.facade.memories import MemoryMethods
 from reme_core.facade.memory_blocks import MemoryBlockMethods
 from reme_core.facade.messages import JobMethods, MessageMethods, OffloadMethods
@@ -57,6 +58,7 @@ class ReMe(
     MemoryMethods,
     RelationMethods,
     RecordMethods,
+    EvolutionMethods,
     MemoryBlockMethods,
     MessageMethods,
     JobMethods,

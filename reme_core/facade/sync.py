@@ -171,6 +171,7 @@ class SyncReMe:
     changes = _waiting(ReMe.changes)
     neighbours = _waiting(ReMe.neighbours)
     path = _waiting(ReMe.path)
+    evolve = _waiting(ReMe.evolve)
     history = _waiting(ReMe.history)
     undo = _waiting(ReMe.undo)
     memory_blocks = _waiting(ReMe.memory_blocks)

@@ -93,6 +93,7 @@ CALLS: tuple[Call, ...] = (
     Call("GET", "/v1/changes", _READ, ReMe.changes, handlers.with_changes_text),
     Call("GET", "/v1/relations", _READ, ReMe.neighbours),
     Call("GET", "/v1/relations/path", _READ, ReMe.path),
+    Call("POST", "/v1/evolve", _WRITE, ReMe.evolve, is_long=True),
     Call("POST", "/v1/runs/{run_id}/undo", _WRITE, ReMe.undo),
     Call("GET", "/v1/memory_blocks", _READ, ReMe.memory_blocks),
     Call("GET", "/v1/memory_blocks/{label}", _READ, ReMe.get_memory_block),
