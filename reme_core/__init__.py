@@ -138,12 +138,13 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
         "schema": (
             "Block ChangedMemories ChangeKind ChatReply CleanedOffloads CompactedContext ContextUse Cost "
             "DumpedLibrary Erased Event Evolution Feedback Forgotten Hit Job JobState LineProblem LoadedLibrary "
-            "Memory MemoryBlock MemoryChange MemoryGroup MemoryPage MemorySchema MemoryType MergedMemories Message "
-            "Neighbours OffloadedContext OffloadInfo OffloadKind PreparedContext Record RecordedToolCalls "
-            "RejectedExperience RejectedFact Relation RelationPath RelationStep Reloaded ReloadResult RetrieveResult "
-            "Scope Source StoredMessage SummaryResult TaskMemories TaskSummary TidiedLink ToolCallResult ToolError "
-            "ToolMemories ToolMemory ToolStatistics ToolSummary Trajectory TransferCounts UndoResult Usage Verdict"
+            "Memory MemoryBlock MemoryChange MemoryGroup MemoryPage MemoryType MergedMemories Message Neighbours "
+            "OffloadedContext OffloadInfo OffloadKind PreparedContext RecordedToolCalls RejectedExperience "
+            "RejectedFact Relation RelationPath RelationStep Reloaded ReloadResult RetrieveResult Scope Source "
+            "StoredMessage SummaryResult TaskMemories TaskSummary TidiedLink ToolCallResult ToolError ToolMemories "
+            "ToolMemory ToolStatistics ToolSummary Trajectory TransferCounts UndoResult Usage Verdict"
         ),
+        "steps.records": "MemorySchema Record",
         "steps.slicing": "Slicing",
         "stores": "Database IndexedStore LocalStore QdrantIndex SpacePart SqlConnection SqlDatabase",
         "working.messages_to_keep": "ContextCheck ContextLimits",
