@@ -143,7 +143,7 @@ async def spend(messages: list[Message], memory: str, facts_told: int, **options
         return tokens_of(server)
 
 
-RELATIONS = 120
+RELATIONS = 180
 """What asking for relations takes of the first call: the sentence on them, their form and a line of the example."""
 
 NURSE_EN = "Alice works as a nurse in the city hospital, ward {}"
