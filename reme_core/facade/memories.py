@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError
 from reme_core.facade.parts import MemoryParts
-from reme_core.schema import STATEMENTS, ChangedMemories, Event, Memory, MemoryPage, UndoResult
+from reme_core.schema import STATEMENTS, ChangedMemories, Event, Memory, MemoryPage, Relation, UndoResult
 from reme_core.steps import user_input as inputs
 from reme_core.telemetry import traced
 
@@ -36,6 +36,7 @@ class MemoryMethods:
         importance: float = 0.5,
         confidence: float = 1.0,
         trust: str | None = None,
+        relations: Sequence[Relation | tuple[str, str, str]] = (),
         reason: str = "",
     ) -> Memory:
         """Add one memory. If a current one of this type and target says the same, that one is the answer.
@@ -44,6 +45,7 @@ class MemoryMethods:
         (`2023-01-05`) or exactly; an end lasts until the end of its year, month or day. They hide nothing: what is over
         is found like what holds. Of two that say the same of times that lie apart, the later one supersedes the other.
         `trust` says whose words it rests on, where they are not the user's: `assistant`, `tool` or `web`.
+        `relations` are up to eight of what it tells, such as `("Lea", "sister of", "Ann")`; see `neighbours`.
 
         Raises:
             InvalidInputError: A field that can't be used, naming it.
@@ -60,6 +62,7 @@ class MemoryMethods:
             "importance": importance,
             "confidence": confidence,
             "trust": trust,
+            "relations": relations,
         }
         why = inputs.read_text(reason, "reason")
         [memory] = await self._editor.add(
@@ -121,12 +124,14 @@ class MemoryMethods:
         importance: float | None = None,
         confidence: float | None = None,
         trust: str | None = None,
+        relations: Sequence[Relation | tuple[str, str, str]] | None = None,
         expected_revision: int | None = None,
         reason: str = "",
     ) -> Memory:
         """Change what is given and keep the rest. `metadata` is merged: a key set to None goes, one not named stays.
 
-        An object in it is merged likewise, anything else replaces what its key had (RFC 7396).
+        An object in it is merged likewise, anything else replaces what its key had (RFC 7396). `relations` replaces
+        all of them; a new `content` without it keeps those whose ends it still names.
 
         `valid_to` tells when the statement was or will be over, which leaves it found as before; what is not to be
         found any more is deleted, or superseded by what holds now. Both times are read as in `add_memory`. `trust` is
@@ -148,6 +153,7 @@ class MemoryMethods:
             "importance": importance,
             "confidence": confidence,
             "trust": trust,
+            "relations": relations,
         }
         return await self._editor.update(
             self._scope(user_id, shared=shared),
@@ -172,6 +178,7 @@ class MemoryMethods:
         valid_from: datetime | str | None = None,
         valid_to: datetime | str | None = None,
         trust: str | None = None,
+        relations: Sequence[Relation | tuple[str, str, str]] = (),
         reason: str = "",
     ) -> Memory:
         """Replace a memory by one that holds from `valid_from` on (by default from `observed_at`, or now).
@@ -192,6 +199,7 @@ class MemoryMethods:
             "valid_from": valid_from,
             "valid_to": valid_to,
             "trust": trust,
+            "relations": relations,
         }
         return await self._editor.supersede(
             self._scope(user_id, shared=shared),

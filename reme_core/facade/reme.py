@@ -19,6 +19,7 @@ from reme_core.facade.memory_blocks import MemoryBlockMethods
 from reme_core.facade.messages import JobMethods, MessageMethods, OffloadMethods
 from reme_core.facade.parts import UNSET, AdapterSupport, MakesSync, Settings, Unset, check_kind, log_failed_close
 from reme_core.facade.records import RecordMethods
+from reme_core.facade.relations import RelationMethods
 from reme_core.facade.tasks import TaskMethods, ToolMethods
 from reme_core.facade.transfer import EmbeddingMethods, TransferMethods
 from reme_core.facade.working_memory import WorkingMemoryMethods
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 class ReMe(
     ConversationMethods,
     MemoryMethods,
+    RelationMethods,
     RecordMethods,
     EvolutionMethods,
     MemoryBlockMethods,

@@ -373,9 +373,9 @@ def share_of_memory(item: ScoredMemory, asked: AbstractSet[str], vector: Vector 
 
     The text part of a memory's score is relative to the best of the search, so that the best of bad matches looks
     perfect; the share of the question's words that it holds does not. Names are no such words: every memory about a
-    person holds the person's name. `asked` are the others.
+    person holds the person's name. `asked` are the others. What relations tell of a memory counts as if it said so.
     """
-    share = len(asked & frozenset(terms(item.memory.index_text))) / len(asked) if asked else 1.0
+    share = len(asked & (item.told | frozenset(terms(item.memory.index_text)))) / len(asked) if asked else 1.0
     score = min(max(item.score, 0.0), 1.0)
     if share >= _LEADING_SHARE or (vector is not None and score >= _LEADING_SCORE):
         return 0.5 + score / 2

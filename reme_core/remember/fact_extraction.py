@@ -11,10 +11,11 @@ from pydantic import JsonValue
 
 from reme_core.ports import ResponseSchema, Store, Target
 from reme_core.remember.written_facts import FactReader, WrittenFact, WrittenFacts
-from reme_core.rules import Claim
+from reme_core.rules import Claim, join_relations
 from reme_core.schema import (
     MemoryType,
     Message,
+    Relation,
     Scope,
     Source,
     TimePrecision,
@@ -110,6 +111,7 @@ class Fact:
         ended_precision: How much of that was said.
         sources: The messages it was said in, by block.
         trust: That of the least trusted of these.
+        relations: What it tells of persons and things to each other.
     """
 
     target: Target
@@ -122,6 +124,7 @@ class Fact:
     ended_precision: TimePrecision = TimePrecision.EXACT
     sources: tuple[Source, ...]
     trust: TrustClass = TrustClass.USER
+    relations: tuple[Relation, ...] = ()
 
     @property
     def valid_from(self) -> datetime:
@@ -259,6 +262,7 @@ def _fields(types: Sequence[MemoryType]) -> dict[str, JsonValue]:
         "valid_from": text_or_none,
         "valid_to": text_or_none,
         "messages": {"type": "array", "items": {"type": "integer"}},
+        "relations": {"type": ["array", "null"], "items": {"type": "array", "items": text}},
     }
 
 
@@ -310,6 +314,7 @@ def _fact(written: WrittenFact, target: Target, said: Sequence[Message], task: D
         ended_precision=TimePrecision.EXACT if until is None else until.precision,
         sources=sources_of([message.message_id for message in said], task),
         trust=least_trusted(message.trust for message in said),
+        relations=written.relations,
     )
 
 
@@ -322,6 +327,7 @@ def _joined(one: Fact, other: Fact) -> Fact:
         stated_precision=one.stated_precision if one.stated_from is not None else other.stated_precision,
         sources=join_sources(one.sources, other.sources),
         trust=least_trusted([one.trust, other.trust]),
+        relations=join_relations(one.relations, other.relations),
     )
 
 

@@ -16,7 +16,7 @@ from typing import assert_never
 from reme_core.ports import DeleteMemory, PutMemory, Target, Vector, WriteBatch
 from reme_core.remember.fact_extraction import Fact, join_sources
 from reme_core.remember.fact_reconciliation import SHOWN_CHARS, SHOWN_FACT_CHARS, FactAction, FactOutcome
-from reme_core.rules import Claim, chain_of, place
+from reme_core.rules import Claim, chain_of, join_relations, place
 from reme_core.schema import (
     Block,
     Memory,
@@ -234,6 +234,7 @@ class MemoryChanges:
             self._add(self._new(fact))
             return
         changed: dict[str, object] = {**_interval(old, fact), "observed_at": min(old.observed_at, fact.observed_at)}
+        changed["relations"] = join_relations(old.relations, fact.relations, content=content)
         if not same_text:
             changed |= {"content": content, "when_to_use": fact.when_to_use or old.when_to_use, "author": AUTHOR}
         new = old.model_copy(update=changed)
@@ -278,6 +279,7 @@ class MemoryChanges:
             author=AUTHOR,
             trust=fact.trust,
             sources=fact.sources,
+            relations=fact.relations,
         )
 
 

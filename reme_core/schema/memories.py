@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from reme_core.schema.checks import Id, Metadata, Text, copy_json
 from reme_core.schema.mapping import told_fields
 from reme_core.schema.memory_blocks import check_block
+from reme_core.schema.relations import MAX_RELATIONS, ToldRelation
 from reme_core.schema.scope import Scope, new_id
 from reme_core.schema.times import (
     PartialTime,
@@ -130,6 +131,8 @@ class Memory(BaseModel):
         freq: How often it was used.
         utility: How often that helped.
         sources: The messages and blocks it comes from.
+        relations: What it tells of persons, organisations, places and things to each other, each a `Relation` or its
+            three texts; at most eight.
         metadata: A JSON object.
     """
 
@@ -158,6 +161,7 @@ class Memory(BaseModel):
     freq: Annotated[int, Field(ge=0, le=_MOST_USES)] = 0
     utility: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     sources: tuple[Source, ...] = ()
+    relations: Annotated[tuple[ToldRelation, ...], Field(max_length=MAX_RELATIONS)] = ()
     metadata: Metadata = Field(default_factory=dict)
 
     __repr__ = told_fields

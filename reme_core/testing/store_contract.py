@@ -28,6 +28,7 @@ from reme_core.testing._memory_events import MemoryEventQueries
 from reme_core.testing._memory_isolation import MemoryIsolation
 from reme_core.testing._memory_lifetime import MemoryConcurrency, MemoryDurability
 from reme_core.testing._memory_reembedding import MemoryReembedding
+from reme_core.testing._memory_relations import MemoryRelations
 from reme_core.testing._memory_search import MemoryFilters, MemoryPages, MemoryRanking
 from reme_core.testing._memory_targets import MemoryTargets
 from reme_core.testing._memory_trust import MemoryTrust
@@ -48,6 +49,7 @@ class StoreContract(
     MemoryPages,
     MemoryTargets,
     MemoryTrust,
+    MemoryRelations,
     MemoryCounts,
     MemoryUses,
     MemoryWaiting,

@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue
 
 from reme_core.errors import ConflictError, ToolFeedback
 from reme_core.ports import PutMemory, ToolContext
-from reme_core.rules import ChainUpdate, chain_of, place
+from reme_core.rules import ChainUpdate, chain_of, join_relations, place
 from reme_core.schema import Memory, MemoryType, least_trusted
 from reme_core.schema.checks import Id, Metadata, merge_json
 from reme_core.schema.tool_calls import is_guideline
@@ -155,6 +155,7 @@ def _updated(context: ToolContext, memory: Memory, item: UpdateItem) -> Memory:
     sources, said = said_in(context, item.memory_content)
     changes: dict[str, object] = {
         "content": item.memory_content,
+        "relations": join_relations(memory.relations, (), content=item.memory_content),
         "metadata": _metadata(memory, item),
         "observed_at": max(memory.observed_at, said),
         "updated_at": context.clock.now(),

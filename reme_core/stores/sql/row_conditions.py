@@ -25,6 +25,9 @@ from reme_core.text import pack_terms, passage_spans, query_terms, terms, unpack
 _MOST_KEYS = 100
 """SQLite's expressions are at most 1,000 levels deep; each key is one of them."""
 
+TELLS_RELATIONS = """body LIKE '%"relations":[_"subject"%'"""
+"""Both engines take the index memories_related for these words; within the texts of a body, quotes are escaped."""
+
 _BEFORE_ALL, _AFTER_ALL = -9e99, 9e99
 _DURING = "((observed_at >= ? AND observed_at < ?) OR ((valid_from >= ? OR valid_to > ?) AND valid_from < ?))"
 
@@ -79,6 +82,8 @@ def conditions(connection: SqlConnection, scope: int, wanted: MemoryFilter) -> t
         end = _AFTER_ALL if wanted.during_to is None else wanted.during_to.timestamp()
         where.append(_DURING)
         values += [first, end, first, first, end]
+    if wanted.telling_relations:
+        where.append(TELLS_RELATIONS)
     for key, value in wanted.metadata.items():
         condition, bound = connection.dialect.metadata_is(key, _comparable(key, value))
         where.append(condition)
