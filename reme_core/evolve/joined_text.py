@@ -72,7 +72,10 @@ def check_keeps_all(texts: Sequence[str], content: str) -> None:
 
 
 def check_adds_nothing(texts: Sequence[str], content: str) -> None:
-    """Refuse a text with a number, date or name that none of them has, or more than a few words (ValueError)."""
+    """Refuse a text with a number, date, name or denial that none of them has, or more than a few words (ValueError)."""
+    if denies(content) and not any(denies(text) for text in texts):
+        msg = f"{INCOMPLETE} denies what none of them denies"
+        raise ValueError(msg)
     told, own = [_told(text) for text in texts], _told(content)
     text = " ".join(texts)
     held, dates = {*terms(text), *"".join(_GRAMS.findall(text))}, [date for part in told for date in part.dates]
