@@ -1,7 +1,8 @@
 """A graph of the relations that memories tell, by normalised names; aliases are one name. Plain values, without I/O.
 
 Names are one where they differ in case, blanks, signs at their ends or a possessive ending; where a memory says that
-one is also called the other, unless it says so of two who share a first word; and where one is the first word of exactly one fuller name ("Melanie", "Melanie Reed").
+one is also called the other, unless it is so of two who share a first word; and where one is the first word of exactly
+one fuller name ("Melanie", "Melanie Reed").
 """
 
 from __future__ import annotations
