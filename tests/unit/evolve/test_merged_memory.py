@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reme_core.evolve import evolution_plan
+from reme_core.evolve.evolution_plan import joined_by_words
 from reme_core.evolve.merged_memory import merge, merged_memory, same_words
-from reme_core.schema import Memory, Source
+from reme_core.schema import Memory, MergedMemories, Source
+from reme_core.schema.evolution import MergedBy
 from reme_core.testing.clock import START
 
 
@@ -75,6 +80,11 @@ def test_a_text_that_holds_the_fullest_and_all_names_may_be_said_otherwise(one: 
 def test_a_text_that_denies_nothing_of_what_is_denied_is_refused() -> None:
     with pytest.raises(ValueError, match="deny"):
         merged_memory([memory("Ann does not eat fish"), memory("Ann eats fish")], "Ann eats fish", at=START)
+
+
+def test_a_text_that_denies_what_nobody_denies_is_refused() -> None:
+    with pytest.raises(ValueError, match="denies what none"):
+        merged_memory([memory("Ann likes tea"), memory("Ann likes green tea")], "Ann likes no green tea", at=START)
 
 
 @pytest.mark.parametrize(
@@ -176,3 +186,26 @@ def test_what_is_joined_tells_the_relations_of_all_once() -> None:
     ]
     made = merged_memory(parts, parts[0].content, at=START)
     assert sorted(map(str, made.relations)) == ["Lea lives in Oslo", "Lea sister of Ann"]
+
+
+def test_memories_that_tell_more_relations_than_one_may_hold_stay_apart() -> None:
+    told = [tuple(("Lea", f"met in {place}", f"P{number}") for number in range(5)) for place in ("Oslo", "Graz")]
+    parts = [memory("Lea met many", relations=relations) for relations in told]
+    with pytest.raises(ValueError, match="relations"):
+        merged_memory(parts, "Lea met many", at=START)
+
+
+def test_very_many_of_the_same_words_cost_a_bounded_number_of_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+
+    def counted(parts: Sequence[Memory], content: str, by: MergedBy, *, at: datetime) -> MergedMemories:
+        compared.append(len(parts))
+        return merge(parts, content, by, at=at)
+
+    monkeypatch.setattr(evolution_plan, "merge", counted)
+    same = [memory("Ann rows" + "!" * number) for number in range(60)]
+    assert [len(item.before) for item in joined_by_words(same, at=START)] == [20, 20, 20]
+    apart = [memory("Ann rows" + "!" * number, metadata={"kind": number}) for number in range(60)]
+    compared.clear()
+    assert joined_by_words(apart, at=START) == []
+    assert sum(compared) < 60 * 10

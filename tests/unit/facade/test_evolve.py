@@ -158,6 +158,14 @@ async def test_a_group_that_a_model_got_wrong_is_left_and_costs_itself_alone(
         model.assert_done()
 
 
+async def test_an_answer_of_very_many_groups_is_read_as_far_as_there_are_memories(tmp_path: Path) -> None:
+    answer = json.dumps({word: [{"memories": [1, 2]}] * 5000 for word in ("groups", "contradictions")})
+    async with ReMe("space", tmp_path, llm=ScriptedChatModel([answer]), embedding=None) as memory:
+        await tell(memory, CELLO, CELLIST)
+        found = await memory.evolve(**ANA)
+    assert (len(found.rejected), len(found.contradictions)) == (2, 2)
+
+
 async def test_a_text_that_lacked_something_is_asked_for_once_more_with_what_it_lacks(tmp_path: Path) -> None:
     short = finds(([CELLO, CELLIST], CELLIST), ([BROTHERS, "Ann's brothers are Bo and Cy"], BROTHERS))
     whole = json.dumps({"groups": [{"memories": [2, 1], "content": BOTH}]})
@@ -317,6 +325,12 @@ def test_no_request_is_larger_than_a_model_is_to_be_asked_about_and_near_ones_st
     assert max(map(len, requests)) <= MOST_OF_A_REQUEST
     assert len({item.memory_id for request in requests for item in request}) == sum(map(len, requests)) == 300
     assert any({memories[7].memory_id, memories[250].memory_id} <= {m.memory_id for m in group} for group in requests)
+
+
+async def test_a_plan_says_what_was_read_on_a_page(make: Callable[..., ReMe]) -> None:
+    async with make(llm=False) as memory:
+        await tell(memory, "Ann likes tea, too", "Ann likes tea too", trust="web")
+        assert "(2024-05-01) [web] Ann likes tea, too [" in (await memory.evolve(**ANA)).text
 
 
 async def test_a_plan_that_is_none_is_refused(tmp_path: Path) -> None:
