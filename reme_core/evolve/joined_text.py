@@ -72,7 +72,7 @@ def check_keeps_all(texts: Sequence[str], content: str) -> None:
 
 
 def check_adds_nothing(texts: Sequence[str], content: str) -> None:
-    """Refuse a text with a number, date, name or denial that none of them has, or more than a few words (ValueError)."""
+    """Refuse a text with a number, date, name or denial that no part has, or more than a few words (ValueError)."""
     if denies(content) and not any(denies(text) for text in texts):
         msg = f"{INCOMPLETE} denies what none of them denies"
         raise ValueError(msg)
