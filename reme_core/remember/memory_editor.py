@@ -225,21 +225,20 @@ async def undo_run(store: Store, embedder: Embedder | None, scope: Scope, run_id
     if not changes:
         raise RunNotFoundError([run_id])
     deletes: list[DeleteMemory] = []
-    restored: list[tuple[Memory, int]] = []
+    restored: list[tuple[Memory, Memory | None]] = []
     for memory_id, events in changes.items():
         before, after = events[0].before, events[-1].after
         if any(is_grant(state) for event in events for state in (event.before, event.after)):
             msg = f"run {run_id!r} is a grant: give it by grant_memory_block, or take it back by revoke_memory_block"
             raise InvalidInputError(msg)
         present = await _find(store, scope, memory_id)
-        revision = 0 if present is None else present.revision
         if not _is_same(present, after):
             msg = f"memory {memory_id!r} was changed after run {run_id!r}: undo that change first, or edit it by hand"
             raise ConflictError(msg)
         if before is not None:
-            restored.append((before, revision))
-        elif revision:
-            deletes.append(DeleteMemory(memory_id=memory_id, expected_revision=revision))
+            restored.append((before, present))
+        elif present is not None:
+            deletes.append(DeleteMemory(memory_id=memory_id, expected_revision=present.revision))
     undo_run_id = new_id()
     batch = WriteBatch(
         puts=await _puts(embedder, restored, at),
@@ -286,18 +285,24 @@ def _is_same(present: Memory | None, after: Memory | None) -> bool:
     return is_unchanged(present, after)
 
 
-async def _puts(embedder: Embedder | None, restored: Sequence[tuple[Memory, int]], at: datetime) -> list[PutMemory]:
-    memories = [(memory.model_copy(update={"updated_at": at}), revision) for memory, revision in restored]
-    searched = [memory for memory, _ in memories if memory.memory_type not in NO_VECTORS]
-    found = await vectors_or_none(embedder, [memory.index_text for memory in searched])
-    vectors = {memory.memory_id: vector for memory, vector in zip(searched, found, strict=True)}
+async def _puts(
+    embedder: Embedder | None, restored: Sequence[tuple[Memory, Memory | None]], at: datetime
+) -> list[PutMemory]:
+    """Return the puts of states over what there is; one whose text is the same keeps its vector."""
+    said_anew = [
+        memory
+        for memory, present in restored
+        if memory.memory_type not in NO_VECTORS and (present is None or present.index_text != memory.index_text)
+    ]
+    found = await vectors_or_none(embedder, [memory.index_text for memory in said_anew])
+    vectors = {memory.memory_id: vector for memory, vector in zip(said_anew, found, strict=True)}
     return [
         PutMemory(
-            memory=memory,
+            memory=memory.model_copy(update={"updated_at": at}),
             vector=vectors.get(memory.memory_id),
-            wants_vector=embedder is not None and memory.memory_id in vectors,
-            expected_revision=revision,
+            wants_vector=embedder is not None and memory.memory_type not in NO_VECTORS,
+            expected_revision=0 if present is None else present.revision,
             on_duplicate="raise",
         )
-        for memory, revision in memories
+        for memory, present in restored
     ]

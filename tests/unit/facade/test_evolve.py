@@ -268,6 +268,18 @@ async def test_chains_point_at_their_ends_also_where_these_were_joined(make: Cal
         assert await held(memory) == before
 
 
+async def test_undo_embeds_nothing_whose_text_has_stayed(make: Callable[..., ReMe]) -> None:
+    embedder = HashedEmbedder(DIMENSION)
+    async with make(llm=False, embedding=embedder) as memory:
+        await tell(memory, "Ann likes tea, too", "Ann likes tea too")
+        found = await memory.evolve(**ANA, dry_run=False)
+        embedder.calls.clear()
+        await memory.undo(str(found.run_id), **ANA)
+        await memory.flush()
+        assert embedder.calls == []
+        assert (await memory.retrieve("Ann likes tea too", **ANA)).results[0].similarity == pytest.approx(1)
+
+
 async def test_lessons_that_never_help_are_proposed_and_removed_only_when_asked(make: Callable[..., ReMe]) -> None:
     async with make(llm=False) as memory:
         lesson = await memory.add_memory("Restart it", **ANA, memory_type="procedural", when_to_use="it hangs")
