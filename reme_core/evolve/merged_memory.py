@@ -52,7 +52,7 @@ def merged_memory(parts: Sequence[Memory], content: str, *, at: datetime) -> Mem
     situations of all, the earliest time of being said, and the time that was stated most exactly.
 
     Raises:
-        ValueError: They are of two targets or speak of two times, or the text lacks
+        ValueError: They speak of two times, their metadata differ or their relations are too many, or the text lacks
             something that one of them says, or adds something.
     """
     check_same_time(parts)
