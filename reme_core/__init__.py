@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from reme_core.schema import DumpedLibrary as DumpedLibrary
     from reme_core.schema import Erased as Erased
     from reme_core.schema import Event as Event
+    from reme_core.schema import FactPreview as FactPreview
     from reme_core.schema import Feedback as Feedback
     from reme_core.schema import Forgotten as Forgotten
     from reme_core.schema import Hit as Hit
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from reme_core.schema import Scope as Scope
     from reme_core.schema import Source as Source
     from reme_core.schema import StoredMessage as StoredMessage
+    from reme_core.schema import SummaryPreview as SummaryPreview
     from reme_core.schema import SummaryResult as SummaryResult
     from reme_core.schema import TaskMemories as TaskMemories
     from reme_core.schema import TaskSummary as TaskSummary
@@ -127,10 +129,10 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
         "ports": "Counts ToolCallPage ToolPage",
         "schema": (
             "Block ChangedMemories ChangeKind ChatReply CleanedOffloads CompactedContext ContextUse Cost "
-            "DumpedLibrary Erased Event Feedback Forgotten Hit Job JobState LineProblem LoadedLibrary Memory "
+            "DumpedLibrary Erased Event FactPreview Feedback Forgotten Hit Job JobState LineProblem LoadedLibrary Memory "
             "MemoryBlock MemoryChange MemoryPage MemoryType Message OffloadedContext OffloadInfo OffloadKind "
             "PreparedContext RecordedToolCalls RejectedExperience RejectedFact Reloaded ReloadResult RetrieveResult "
-            "Scope Source StoredMessage SummaryResult TaskMemories TaskSummary ToolCallResult ToolError ToolMemories "
+            "Scope Source StoredMessage SummaryPreview SummaryResult TaskMemories TaskSummary ToolCallResult ToolError ToolMemories "
             "ToolMemory ToolStatistics ToolSummary Trajectory TransferCounts UndoResult Usage Verdict"
         ),
         "steps.slicing": "Slicing",

@@ -69,6 +69,8 @@ from reme_core.schema.offloads import PreparedContext as PreparedContext
 from reme_core.schema.offloads import Reloaded as Reloaded
 from reme_core.schema.offloads import ReloadResult as ReloadResult
 from reme_core.schema.offloads import new_reference as new_reference
+from reme_core.schema.previews import FactPreview as FactPreview
+from reme_core.schema.previews import SummaryPreview as SummaryPreview
 from reme_core.schema.scope import Scope as Scope
 from reme_core.schema.scope import make_scope as make_scope
 from reme_core.schema.scope import new_id as new_id

@@ -210,10 +210,12 @@ class RejectedFact(MappingModel):
     Attributes:
         content: What it says, or all of it where that can't be told; cut to some 300 characters.
         reason: What is wrong with it.
+        compared_with: The stored memories that it was compared with, where it came to that.
     """
 
     content: str
     reason: str
+    compared_with: tuple[Memory, ...] = ()
 
 
 class SummaryResult(MappingModel):

@@ -9,7 +9,17 @@ from pydantic import computed_field
 from reme_core.errors import InvalidInputError
 from reme_core.facade.reme import ReMe
 from reme_core.ports import BlockPage, EventQuery, OffloadPage
-from reme_core.schema import ChangedMemories, Cost, Event, Job, RetrieveResult, StoredMessage, make_scope, shown
+from reme_core.schema import (
+    ChangedMemories,
+    Cost,
+    Event,
+    Job,
+    RetrieveResult,
+    StoredMessage,
+    SummaryPreview,
+    make_scope,
+    shown,
+)
 from reme_core.schema.mapping import MappingModel
 from reme_core.steps import user_input as inputs
 from reme_core.steps.costs import CostBook
@@ -77,6 +87,28 @@ def with_changes_text(found: ChangedMemories) -> ChangesText:
         until=found.until,
         every=found.every,
         next_cursor=found.next_cursor,
+    )
+
+
+class PreviewText(SummaryPreview, extra="ignore"):
+    """The answer of `preview_summary`, with `text`, which people read."""
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated property
+    @property
+    def text(self) -> str:
+        """The changes, then what facts were compared with, then what would be left out; quoted as data."""
+        return super().text
+
+
+def with_preview_text(found: SummaryPreview) -> PreviewText:
+    """Return a preview with its text."""
+    return PreviewText(
+        changes=found.changes,
+        facts=found.facts,
+        rejected=found.rejected,
+        known_message_ids=found.known_message_ids,
+        usage=found.usage,
+        degraded=found.degraded,
     )
 
 
