@@ -36,6 +36,7 @@ from reme_core.cli import (
     search,
     serve,
     transfer,
+    watch,
 )
 from reme_core.cli.exits import ExitCode, describe_error, exit_code, failure_line
 from reme_core.cli.file_settings import settings_of_files
@@ -58,6 +59,7 @@ for _name, _command in (
     ("show", search.show),
     ("history", memories.history),
     ("diff", changes.diff),
+    ("watch", watch.watch),
     ("export", transfer.export),
     ("import", transfer.import_),
     ("delete", memories.delete),

@@ -9,7 +9,17 @@ from datetime import datetime
 from reme_core.errors import InvalidInputError
 from reme_core.ports import EventQuery, MemoryFilter, Store
 from reme_core.rules import check_filter, is_unchanged, matches
-from reme_core.schema import ChangedMemories, ChangeKind, Event, Memory, MemoryChange, MemoryPage, MemoryType, Scope
+from reme_core.schema import (
+    STATEMENTS,
+    ChangedMemories,
+    ChangeKind,
+    Event,
+    Memory,
+    MemoryChange,
+    MemoryPage,
+    MemoryType,
+    Scope,
+)
 from reme_core.schema.checks import shown
 
 _FEWEST, _MOST = 20, 500
@@ -66,6 +76,20 @@ async def list_changes(store: Store, scope: Scope, request: ChangesRequest) -> C
         every=request.every,
         next_cursor=f"{end}.{page[-1][0]}" if len(found) > request.limit else None,
     )
+
+
+async def told_events(store: Store, scope: Scope, events: Sequence[Event]) -> list[MemoryChange]:
+    """Tell events of a scope, which are in order, each as a change for itself; those of memories that were erased not.
+
+    What replaced a memory is told as it was after the last of them.
+    """
+    if not events:
+        return []
+    request = ChangesRequest(
+        since=None, until=None, types=STATEMENTS, targets=None, every=True, limit=len(events), cursor=None
+    )
+    log = _Log(store, scope, events[-1].sequence + 1, request)
+    return [change for _, change in await log.changes(events)]
 
 
 async def list_known(

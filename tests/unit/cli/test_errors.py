@@ -315,7 +315,7 @@ def test_a_pipe_that_is_closed_ends_quietly(tmp_path: Path) -> None:
     subprocess.run(program("add", "x"), cwd=tmp_path, env=environment(), check=True, capture_output=True)
     reading, writing = os.pipe()
     os.close(reading)
-    for arguments in (("list",), ("list", "--json"), ("--help",)):
+    for arguments in (("list",), ("list", "--json"), ("--help",), ("watch", "--since", "1h", "--json")):
         done = subprocess.run(
             program(*arguments), cwd=tmp_path, env=environment(), stdout=writing, stderr=subprocess.PIPE, text=True
         )
