@@ -70,9 +70,16 @@ class ConversationMethods:
                 result so far.
         """
         scope = self._scope(user_id, shared=shared)
-        zone = self._timezone if timezone is None else timezone
         request = replace(
-            _request(messages, self._clock.now(), session_id, memory_type, end_session, instructions, zone),
+            _request(
+                messages,
+                now=self._clock.now(),
+                session_id=session_id,
+                memory_type=memory_type,
+                end_session=end_session,
+                instructions=instructions,
+                timezone=self._timezone if timezone is None else timezone,
+            ),
             background=inputs.read_flag(background, "background"),
             on_conflict=inputs.read_on_conflict(on_conflict),
         )
@@ -121,16 +128,25 @@ class ConversationMethods:
         from reme_core.remember.preview import preview
         from reme_core.remember.summarizer import DistillingSummarizer
         from reme_core.steps.distillation import UsageCounter
+        from reme_core.steps.web_results import mark_web
 
         scope = self._scope(user_id, shared=shared)
-        zone = self._timezone if timezone is None else timezone
-        request = _request(messages, self._clock.now(), session_id, memory_type, end_session, instructions, zone)
+        request = _request(
+            messages,
+            now=self._clock.now(),
+            session_id=session_id,
+            memory_type=memory_type,
+            end_session=end_session,
+            instructions=instructions,
+            timezone=self._timezone if timezone is None else timezone,
+        )
         if not isinstance(self._summarizer, DistillingSummarizer):
             own = "this summarizer has no preview: SimpleSummarizer() and AgenticSummarizer() do"
             raise ConfigurationError(missing_model_message("a preview") if self._summarizer is self._record else own)
         meter = UsageCounter()
         try:
-            return await preview(self._summarizer, scope, request, meter)
+            marked = replace(request, messages=mark_web(request.messages, self._runtime.web_tools))
+            return await preview(self._summarizer, scope, marked, meter)
         finally:
             await self._costs.add(scope, "preview", meter.usage)
 
@@ -150,6 +166,7 @@ class ConversationMethods:
         session_id: str | None = None,
         layers: Sequence[str] | None = None,
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
+        trust: str | Sequence[str] | None = None,
         start_time: datetime | str | None = None,
         end_time: datetime | str | None = None,
         as_of: datetime | str | None = None,
@@ -174,6 +191,7 @@ class ConversationMethods:
             layers: Some of `memory`, `summary` (blocks) and `message`; by default memories and messages, and where
                 these are too few what a model wrote into the block index.
             metadata: Only memories whose metadata have these values.
+            trust: Only what rests on words of this class, or these: `user`, `assistant`, `tool`, `web`.
             start_time: Said (memories: observed) at this time or later.
             end_time: Said before this time.
             as_of: Memories that held at this time, and what was said by then. By default all that were not replaced,
@@ -199,6 +217,7 @@ class ConversationMethods:
             types=inputs.read_searched_types(memory_type),
             targets=inputs.read_targets(memory_target),
             metadata=inputs.read_metadata_filter(metadata),
+            trust=inputs.read_trust(trust),
             session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
             said_from=inputs.read_time(start_time, "start_time"),
             said_to=inputs.read_time(end_time, "end_time"),
@@ -264,6 +283,7 @@ class ConversationMethods:
 
 def _request(
     messages: Sequence[object],
+    *,
     now: datetime,
     session_id: str | None,
     memory_type: str,

@@ -18,6 +18,7 @@ from reme_core.ports import (
     AppendMessages,
     FindMessages,
     MessagePage,
+    PutMemory,
     Store,
     SummaryRequest,
 )
@@ -33,6 +34,7 @@ from reme_core.schema import (
     Scope,
     StoredMessage,
     SummaryPreview,
+    least_trusted,
 )
 from reme_core.steps.distillation import Distilled, UsageCounter
 from reme_core.steps.draft_store import DraftStore
@@ -112,10 +114,18 @@ class ConversationDraft(DraftStore):
 
     async def take(self, scope: Scope, distilled: Distilled) -> None:
         """Keep what a job came to: memories, and what the index is to say of blocks of the draft."""
-        await self.put(scope, distilled.batch)
+        puts = [await self._held_to_trust(scope, put) for put in distilled.batch.puts]
+        await self.put(scope, replace(distilled.batch, puts=puts))
         for item in distilled.summaries:
             told = {"summary": item.summary, "summary_author": item.author}
             self._sliced[item.block_id] = self._sliced[item.block_id].model_copy(update=told)
+
+    async def _held_to_trust(self, scope: Scope, put: PutMemory) -> PutMemory:
+        """Return a put whose memory is no more trusted than the messages that it comes from, as a store sees to it."""
+        names = [name for source in put.memory.sources for name in source.message_ids]
+        said = (await find_messages_by_id(self, scope, names)).values()
+        trust = least_trusted([put.memory.trust, *(item.message.trust for item in said)])
+        return replace(put, memory=put.memory.model_copy(update={"trust": trust}))
 
     async def _unsliced(self, scope: Scope, session_id: str) -> list[Message]:
         query = FindMessages(session_id=session_id, unsliced=True)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from reme_core.schema.checks import Id, Metadata, Text, copy_json
 from reme_core.schema.mapping import told_fields
 from reme_core.schema.memory_blocks import check_block
+from reme_core.schema.relations import MAX_RELATIONS, ToldRelation
 from reme_core.schema.scope import Scope, new_id
 from reme_core.schema.times import (
     PartialTime,
@@ -24,6 +25,7 @@ from reme_core.schema.times import (
     shown_time,
     utc_now,
 )
+from reme_core.schema.trust import TrustClass, trust_of_author
 
 MAX_MEMORY_CHARS = 1 << 18
 """A memory is one statement; 262,144 characters leave room for a long procedure."""
@@ -49,6 +51,8 @@ _MOST_USES = 1 << 53
 class MemoryType(StrEnum):
     """What a memory is about. `history` is a block seen as a memory; `meta` an entry of the routing table.
 
+    A `record` is an instance of a schema of the application's own: its target is the schema's name, its metadata are
+    its fields, its content tells them.
     A `meta` memory says that there is a target ("personal/Alice") and what it is about, a `passage` is a piece of a
     file that a person keeps, a `block` a text that stands in prompts under a label; they are no statements, and only
     those who ask for them by name see them. `self` and `task`, older names of identity and procedural, are read as
@@ -63,6 +67,7 @@ class MemoryType(StrEnum):
     HISTORY = "history"
     META = "meta"
     PASSAGE = "passage"
+    RECORD = "record"
     BLOCK = "block"
 
     @classmethod
@@ -98,7 +103,8 @@ class Memory(BaseModel):
     over is not outdated: a memory is current until it is replaced or deleted.
 
     Attributes:
-        memory_id: Random, unique within the scope; kept when the text is edited.
+        memory_id: Random, unique within the scope; kept when the text is edited. That of a record which is the one of
+            its schema says that schema's name.
         memory_space: See `Scope`.
         user_id: See `Scope`.
         memory_type: See `MemoryType`.
@@ -118,11 +124,15 @@ class Memory(BaseModel):
         updated_at: When it was last changed.
         revision: 1 for a new one; the store adds 1 with each change.
         author: Who wrote it: `user`, `import`, or the name of an agent.
+        trust: See `TrustClass`: that of the least trusted message it comes from, which the store sees to; unless given
+            and without messages `assistant` for what an agent wrote, else `user`.
         importance: In [0, 1].
         confidence: In [0, 1].
         freq: How often it was used.
         utility: How often that helped.
         sources: The messages and blocks it comes from.
+        relations: What it tells of persons, organisations, places and things to each other, each a `Relation` or its
+            three texts; at most eight.
         metadata: A JSON object.
     """
 
@@ -145,11 +155,13 @@ class Memory(BaseModel):
     updated_at: UtcTime
     revision: Annotated[int, Field(ge=1)] = 1
     author: Annotated[Text, Field(min_length=1, max_length=128)] = "user"
+    trust: TrustClass = TrustClass.USER
     importance: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.5
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
     freq: Annotated[int, Field(ge=0, le=_MOST_USES)] = 0
     utility: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     sources: tuple[Source, ...] = ()
+    relations: Annotated[tuple[ToldRelation, ...], Field(max_length=MAX_RELATIONS)] = ()
     metadata: Metadata = Field(default_factory=dict)
 
     __repr__ = told_fields
@@ -168,6 +180,7 @@ class Memory(BaseModel):
         fields["created_at"] = created
         fields["updated_at"] = fields.get("updated_at") or created
         fields["observed_at"] = fields.get("observed_at") or created
+        fields["trust"] = fields.get("trust") or trust_of_author(fields.get("author", "user"))
         return fields if fields.get("valid_from") else {**fields, **_untold_beginning(fields)}
 
     @model_validator(mode="after")

@@ -151,6 +151,16 @@ async def test_a_preview_goes_on_with_a_session_and_makes_nothing_of_what_is_kno
         assert (await memory.preview_summary([], **U)).text == "Nothing would be remembered."
 
 
+async def test_a_preview_trusts_no_more_than_the_summary_does(tmp_path: Path) -> None:
+    page = {"role": "tool", "name": "fetch", "content": "Alice moved to Lisbon", "created_at": "2023-06-08T10:00:00Z"}
+    async with open_memory(tmp_path, RuleModel(), web_tools=["fetch"]) as memory:
+        found = await memory.preview_summary([TEA, page], **U)
+        done = await memory.summary([TEA, page], **U)
+    ours = {change.after.content: change.after.trust.value for change in found.changes if change.after is not None}
+    assert ours == {item.content: item.trust.value for item in done.memories}
+    assert ours["Alice moved to Lisbon"] == "web"
+
+
 async def test_a_preview_sees_nothing_of_other_users(tmp_path: Path) -> None:
     model = RuleModel()
     async with open_memory(tmp_path, model) as memory:

@@ -76,7 +76,7 @@ async def test_times_and_types_narrow_what_is_recalled(connect):
         assert ("roses" in until["text"], "tulips" in until["text"]) == (False, True)
         held = await ask(client, "recall", query="planted", as_of="2024-06-01")
         assert "roses" not in held["text"]
-        none = await ask(client, "recall", query="planted", types=["procedural"])
+        none = await ask(client, "recall", query="planted", types=["procedural", "record"])
         assert none["results"] == []
         assert "Nothing is known" in none["text"]
 
@@ -168,7 +168,7 @@ async def test_what_is_recent_is_listed_newest_first(connect):
         kept = await ask(client, "remember", content="Ana counts turns.")
         listed = await ask(client, "recent")
         assert [line.split(") ", 1)[1] for line in listed["text"].splitlines()[2:-1]] == [
-            "Ana counts turns.",
+            "[assistant] Ana counts turns.",
             "user: Turn 3.",
             "user: Turn 2.",
             "user: Turn 1.",
