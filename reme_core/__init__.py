@@ -140,8 +140,8 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
         "schema": (
             "Block ChangedMemories ChangeKind ChatReply CleanedOffloads CompactedContext ContextUse Cost "
             "DumpedLibrary Erased Event Evolution FactPreview Feedback Forgotten Hit Job JobState LineProblem "
-            "LoadedLibrary Memory MemoryBlock MemoryChange MemoryGroup MemoryPage MemoryType MergedMemories Message Neighbours "
-            "OffloadedContext OffloadInfo OffloadKind PreparedContext RecordedToolCalls RejectedExperience "
+            "LoadedLibrary Memory MemoryBlock MemoryChange MemoryGroup MemoryPage MemoryType MergedMemories Message "
+            "Neighbours OffloadedContext OffloadInfo OffloadKind PreparedContext RecordedToolCalls RejectedExperience "
             "RejectedFact Relation RelationPath RelationStep Reloaded ReloadResult RetrieveResult Scope Source "
             "StoredMessage SummaryPreview SummaryResult TaskMemories TaskSummary TidiedLink ToolCallResult ToolError "
             "ToolMemories ToolMemory ToolStatistics ToolSummary Trajectory TransferCounts UndoResult Usage Verdict"

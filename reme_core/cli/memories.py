@@ -74,15 +74,15 @@ def add(
         refuse("--messages", {**alone, "--since": since, "--until": until})
         if dry_run:
             refuse("--dry-run", {"--background": background or None, "--no-llm": no_llm or None})
-            return _preview(
-                where,
-                output,
-                read_messages(messages),
-                session_id=session,
-                end_session=end,
-                memory_type=memory_type or "auto",
-                with_embedding=not no_embedding,
-            )
+            said = read_messages(messages)
+
+            async def tell(memory: ReMe, whose: Whose) -> SummaryPreview:
+                kind = memory_type or "auto"
+                return await memory.preview_summary(
+                    said, **whose, session_id=session, memory_type=kind, end_session=end
+                )
+
+            return _preview(where, output, tell, with_embedding=not no_embedding)
         return _add_messages(
             where,
             output,
@@ -177,11 +177,8 @@ async def _add_messages(
 async def _preview(
     where: CommonOptions,
     output: Output,
-    messages: Sequence[object],
+    tell: Callable[[ReMe, Whose], Awaitable[SummaryPreview]],
     *,
-    session_id: str | None,
-    end_session: bool | None,
-    memory_type: str,
     with_embedding: bool,
 ) -> ExitCode:
     """Print what would be remembered of messages. Where there is no file yet, none is made."""
@@ -193,9 +190,7 @@ async def _preview(
         # Not as a context, which would begin the jobs that are left.
         memory = place.open(with_llm=True, with_embedding=with_embedding)
         try:
-            found = await memory.preview_summary(
-                messages, **whose, session_id=session_id, memory_type=memory_type, end_session=end_session
-            )
+            found = await tell(memory, whose)
         finally:
             await memory.close(finish_jobs=False)
     _print_preview(output, found)

@@ -70,16 +70,9 @@ class ConversationMethods:
                 result so far.
         """
         scope = self._scope(user_id, shared=shared)
+        zone = self._timezone if timezone is None else timezone
         request = replace(
-            _request(
-                messages,
-                now=self._clock.now(),
-                session_id=session_id,
-                memory_type=memory_type,
-                end_session=end_session,
-                instructions=instructions,
-                timezone=self._timezone if timezone is None else timezone,
-            ),
+            _request(messages, self._clock.now(), session_id, memory_type, end_session, instructions, zone),
             background=inputs.read_flag(background, "background"),
             on_conflict=inputs.read_on_conflict(on_conflict),
         )
@@ -131,15 +124,8 @@ class ConversationMethods:
         from reme_core.steps.web_results import mark_web
 
         scope = self._scope(user_id, shared=shared)
-        request = _request(
-            messages,
-            now=self._clock.now(),
-            session_id=session_id,
-            memory_type=memory_type,
-            end_session=end_session,
-            instructions=instructions,
-            timezone=self._timezone if timezone is None else timezone,
-        )
+        zone = self._timezone if timezone is None else timezone
+        request = _request(messages, self._clock.now(), session_id, memory_type, end_session, instructions, zone)
         if not isinstance(self._summarizer, DistillingSummarizer):
             own = "this summarizer has no preview: SimpleSummarizer() and AgenticSummarizer() do"
             raise ConfigurationError(missing_model_message("a preview") if self._summarizer is self._record else own)
@@ -283,11 +269,10 @@ class ConversationMethods:
 
 def _request(
     messages: Sequence[object],
-    *,
     now: datetime,
     session_id: str | None,
     memory_type: str,
-    end_session: bool | None,
+    end_session: object,
     instructions: str | None,
     timezone: str,
 ) -> SummaryRequest:

@@ -9,17 +9,7 @@ from datetime import datetime
 from reme_core.errors import InvalidInputError
 from reme_core.ports import EventQuery, MemoryFilter, Store
 from reme_core.rules import check_filter, is_unchanged, matches
-from reme_core.schema import (
-    STATEMENTS,
-    ChangedMemories,
-    ChangeKind,
-    Event,
-    Memory,
-    MemoryChange,
-    MemoryPage,
-    MemoryType,
-    Scope,
-)
+from reme_core.schema import ChangedMemories, ChangeKind, Event, Memory, MemoryChange, MemoryPage, MemoryType, Scope
 from reme_core.schema.checks import shown
 
 _FEWEST, _MOST = 20, 500
@@ -85,9 +75,8 @@ async def told_events(store: Store, scope: Scope, events: Sequence[Event]) -> li
     """
     if not events:
         return []
-    request = ChangesRequest(
-        since=None, until=None, types=STATEMENTS, targets=None, every=True, limit=len(events), cursor=None
-    )
+    types = tuple(MemoryType)
+    request = ChangesRequest(since=None, until=None, types=types, targets=None, every=True, limit=1, cursor=None)
     log = _Log(store, scope, events[-1].sequence + 1, request)
     return [change for _, change in await log.changes(events)]
 

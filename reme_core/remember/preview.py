@@ -38,7 +38,7 @@ from reme_core.schema import (
 )
 from reme_core.steps.distillation import Distilled, UsageCounter
 from reme_core.steps.draft_store import DraftStore
-from reme_core.steps.message_lines import all_pages, find_all, find_messages_by_id
+from reme_core.steps.message_lines import all_pages, find_messages_by_id
 from reme_core.steps.user_input import missing_model_message
 
 _KINDS = {
@@ -52,7 +52,7 @@ _KINDS = {
 class ConversationDraft(DraftStore):
     """A draft that takes messages and blocks as well, so that a conversation can be distilled that nobody has stored.
 
-    They are found by id, and as what was said last; searches look at the store below alone. Use it for one scope.
+    They are found by id, and as what a session said last; searches look at the store below alone. Use it for one scope.
     """
 
     def __init__(self, store: Store) -> None:
@@ -81,30 +81,26 @@ class ConversationDraft(DraftStore):
 
     async def get_messages(self, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
         """Return messages by id; see `Store.get_messages`."""
-        own = {name: self._said[name] for name in message_ids if name in self._said}
-        below = await find_all(lambda ids: self._store.get_messages(scope, ids), set(message_ids) - own.keys())
-        own |= {item.message.message_id: item for item in below}
-        if missing := [name for name in message_ids if name not in own]:
-            raise MessageNotFoundError(missing)
-        return [own[name] for name in message_ids]
+        below = await self._store.get_messages(scope, [name for name in message_ids if name not in self._said])
+        found = self._said | {item.message.message_id: item for item in below}
+        return [found[name] for name in message_ids]
 
     async def get_blocks(self, scope: Scope, block_ids: Sequence[str]) -> list[Block]:
         """Return blocks by id; see `Store.get_blocks`."""
-        own = {name: self._sliced[name] for name in block_ids if name in self._sliced}
-        below = await find_all(lambda ids: self._store.get_blocks(scope, ids), set(block_ids) - own.keys())
-        own |= {block.block_id: block for block in below}
-        if missing := [name for name in block_ids if name not in own]:
-            raise BlockNotFoundError(missing)
-        return [own[name] for name in block_ids]
+        below = await self._store.get_blocks(scope, [name for name in block_ids if name not in self._sliced])
+        found = self._sliced | {block.block_id: block for block in below}
+        return [found[name] for name in block_ids]
 
     async def find_messages(self, scope: Scope, query: FindMessages) -> MessagePage:
-        """Return messages; see `Store.find_messages`. Those of the draft come first where the newest do.
+        """Return messages; see `Store.find_messages`. Of the draft, what was said last in a session before a time.
 
         If they fill the page, it is the last one.
         """
-        if not query.newest_first or query.cursor is not None or query.keyword is not None:
+        end = query.said_to
+        if query != FindMessages(session_id=query.session_id, said_to=end, newest_first=True, limit=query.limit):
             return await self._store.find_messages(scope, query)
-        own = [item for item in reversed(self._said.values()) if _meets(item, query)][: query.limit]
+        said = [item for item in reversed(self._said.values()) if item.session_id == query.session_id]
+        own = [item for item in said if end is None or item.message.created_at < end][: query.limit]
         if len(own) == query.limit:
             return MessagePage(messages=tuple(own))
         ids = {item.message.message_id for item in own}
@@ -142,16 +138,6 @@ def _is_known(message: Message, held: dict[str, StoredMessage], session_id: str)
         )
         raise ConflictError(msg)
     return there is not None
-
-
-def _meets(item: StoredMessage, query: FindMessages) -> bool:
-    said_at = item.message.created_at
-    return (
-        query.session_id in {None, item.session_id}
-        and (query.said_from is None or said_at >= query.said_from)
-        and (query.said_to is None or said_at < query.said_to)
-        and not (query.unsliced and item.block_id is not None)
-    )
 
 
 async def preview(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 from reme_core.schema.changes import ChangeKind, MemoryChange, told_change
@@ -68,31 +67,14 @@ class SummaryPreview(MappingModel):
             words, first, second = told_change(item)
             lines.append(f"- {words} ({item.memory_type} / {fenced(item.memory_target)}): {fenced(first, indent=4)}")
             lines += [f"  now: {fenced(second, indent=4)}"] if second else []
-        lines += _section("Compared with what is known:", self._compared())
-        lines += _section(
-            "Would be left out:", (f"- {_quoted(item)} ({fenced(item.reason)})" for item in self.rejected)
-        )
-        return "\n".join(lines)
-
-    def _compared(self) -> Iterator[str]:
-        for fact in self.facts:
-            if fact.compared_with:
-                yield f"- {fact.action}: {_quoted(fact)}"
-                yield from _candidates(fact.compared_with)
-        for item in self.rejected:
-            if item.compared_with:
-                yield f"- left out: {_quoted(item)}"
-                yield from _candidates(item.compared_with)
+        items: list[FactPreview | RejectedFact] = [*self.facts, *self.rejected]
+        compared = [_compared(item) for item in items if item.compared_with]
+        left_out = [f"- {fenced(item.content, indent=4)} ({fenced(item.reason)})" for item in self.rejected]
+        lines += ["Compared with what is known:", *compared] if compared else []
+        return "\n".join([*lines, "Would be left out:", *left_out] if left_out else lines)
 
 
-def _section(head: str, lines: Iterator[str]) -> list[str]:
-    found = list(lines)
-    return [head, *found] if found else []
-
-
-def _candidates(memories: tuple[Memory, ...]) -> Iterator[str]:
-    return (f"  known: {fenced(item.content, indent=4)} (id {item.memory_id})" for item in memories)
-
-
-def _quoted(item: FactPreview | RejectedFact) -> str:
-    return fenced(item.content, indent=4)
+def _compared(item: FactPreview | RejectedFact) -> str:
+    action = item.action if isinstance(item, FactPreview) else "left out"
+    known = [f"  known: {fenced(memory.content, indent=4)} (id {memory.memory_id})" for memory in item.compared_with]
+    return "\n".join((f"- {action}: {fenced(item.content, indent=4)}", *known))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TypeVar
 
 from pydantic import computed_field
 
@@ -23,6 +24,8 @@ from reme_core.schema import (
 from reme_core.schema.mapping import MappingModel
 from reme_core.steps import user_input as inputs
 from reme_core.steps.costs import CostBook
+
+T = TypeVar("T", bound=MappingModel)
 
 _MAX_DIGITS = 18  # of a whole number of 64 bits
 
@@ -60,13 +63,7 @@ class FoundText(RetrieveResult, extra="ignore"):
 
 def with_text(found: RetrieveResult) -> FoundText:
     """Return what was found with its text."""
-    return FoundText(
-        results=found.results,
-        answer=found.answer,
-        by_time=found.by_time,
-        usage=found.usage,
-        degraded=found.degraded,
-    )
+    return _as(FoundText, found)
 
 
 class ChangesText(ChangedMemories, extra="ignore"):
@@ -81,13 +78,7 @@ class ChangesText(ChangedMemories, extra="ignore"):
 
 def with_changes_text(found: ChangedMemories) -> ChangesText:
     """Return changes with their text."""
-    return ChangesText(
-        changes=found.changes,
-        since=found.since,
-        until=found.until,
-        every=found.every,
-        next_cursor=found.next_cursor,
-    )
+    return _as(ChangesText, found)
 
 
 class PreviewText(SummaryPreview, extra="ignore"):
@@ -102,14 +93,12 @@ class PreviewText(SummaryPreview, extra="ignore"):
 
 def with_preview_text(found: SummaryPreview) -> PreviewText:
     """Return a preview with its text."""
-    return PreviewText(
-        changes=found.changes,
-        facts=found.facts,
-        rejected=found.rejected,
-        known_message_ids=found.known_message_ids,
-        usage=found.usage,
-        degraded=found.degraded,
-    )
+    return _as(PreviewText, found)
+
+
+def _as(form: type[T], found: MappingModel) -> T:
+    """Return an answer of the facade in a form that has its fields and more."""
+    return form.model_validate(found, from_attributes=True)
 
 
 async def get_message(memory: ReMe, message_id: str, *, user_id: str) -> StoredMessage:

@@ -45,7 +45,7 @@ def rows() -> list[list[str]]:
     commands: dict[str, Any] = _commands().commands
     table = []
     for name, command in commands.items():
-        if name in {"chat", "serve"}:  # they go on until they are ended; tested apart
+        if name in {"chat", "serve", "watch"}:  # they go on until they are ended; tested apart
             continue
         for option in command.params:
             if option.param_type_name == "argument":
