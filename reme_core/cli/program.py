@@ -17,12 +17,14 @@ from typer.main import get_command
 
 from reme_core import __version__
 from reme_core.cli import (
+    blocks,
     brief,
     changes,
     chat,
     copying,
     database,
     doctor,
+    evolving,
     file_memory,
     jobs,
     keys,
@@ -57,6 +59,7 @@ for _name, _command in (
     ("show", search.show),
     ("history", memories.history),
     ("diff", changes.diff),
+    ("evolve", evolving.evolve),
     ("export", transfer.export),
     ("import", transfer.import_),
     ("delete", memories.delete),
@@ -89,6 +92,7 @@ for _name, _command in (
 ):
     app.command(_name)(_command)
 app.add_typer(file_memory.files)
+app.add_typer(blocks.blocks, name="block")
 app.add_typer(keys.keys, name="keys")
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
 from reme_core.serve.chat.door import chat_routes
 from reme_core.serve.chat.upstream import Upstream
+from reme_core.serve.evolving import evolving
 from reme_core.serve.guard import GuardRules
 from reme_core.serve.http.routes import http_routes
 from reme_core.serve.mcp import mcp_routes
@@ -17,7 +19,12 @@ from reme_core.serve.service import Service, make_app
 
 
 def make_served(
-    service: Service, rules: GuardRules, upstream: Upstream | None = None, *, profile: Profile = Profile.DEFAULT
+    service: Service,
+    rules: GuardRules,
+    upstream: Upstream | None = None,
+    *,
+    profile: Profile = Profile.DEFAULT,
+    evolve_every: timedelta | None = None,
 ) -> Starlette:
     """Return the application with every door: HTTP, MCP and chats.
 
@@ -26,8 +33,11 @@ def make_served(
         rules: Which requests are let in.
         upstream: The model behind the chat door; None: there is none.
         profile: The tools of MCP.
+        evolve_every: How often each user's memories are consolidated; None: only when asked.
     """
     mcp, sessions = mcp_routes(service, McpOptions(profile=profile, read_only=rules.read_only))
     routes: list[BaseRoute] = [*http_routes(service), *mcp, *chat_routes(service, upstream)]
     running: list[AbstractAsyncContextManager[object]] = [sessions, *([] if upstream is None else [upstream])]
+    if evolve_every is not None:
+        running.append(evolving(service.memories, evolve_every))
     return make_app(service, rules, routes, running)

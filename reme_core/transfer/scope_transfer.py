@@ -35,6 +35,7 @@ from reme_core.ports import (
 from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import settle_equal
 from reme_core.schema import (
+    NO_VECTORS,
     STATEMENTS,
     Block,
     DumpedLibrary,
@@ -48,6 +49,7 @@ from reme_core.schema import (
     TransferCounts,
     utc_now,
 )
+from reme_core.steps.memory_blocks import is_grant
 from reme_core.steps.message_lines import all_pages, find_all, pieces_of
 from reme_core.transfer.json_lines import NoteDraft, unnoted
 from reme_core.transfer.transfer_file import Contents, ScopeLine, file_lines, read_scope, refusal, write_file
@@ -55,7 +57,7 @@ from reme_core.transfer.transfer_file import Contents, ScopeLine, file_lines, re
 T = TypeVar("T")
 
 
-_DUMPED = tuple(kind for kind in STATEMENTS if kind is not MemoryType.HISTORY)
+_DUMPED = tuple(kind for kind in STATEMENTS if kind not in {MemoryType.HISTORY, MemoryType.RECORD})
 _PAGE = 500
 # Texts of calls and offloads may be megabytes each, and a page of them is held at once.
 _PAGE_OF_TEXTS = 20
@@ -99,13 +101,14 @@ async def dump_library(
 ) -> DumpedLibrary:
     """Write memories to a file, newest first, one a line; the file is replaced once all of them are on disk.
 
-    `meta` and `history` memories are written only where they are asked for by name, and `load_library` refuses them.
+    `meta`, `history` and `record` memories are written only where they are asked for by name, and `load_library`
+    refuses them.
 
     Args:
         store: Where they are.
         scope: Whose memories; the file names neither space nor user.
         path: The file.
-        types: Of these types; None: of every type but `meta` and `history`.
+        types: Of these types; None: of every type but `meta`, `history` and `record`.
         targets: About these; None: about any.
         include_superseded: Also those that were replaced.
         noting: Notes the draft of the file.
@@ -267,8 +270,9 @@ async def _import_messages(
 
 
 async def _import_memories(store: Store, embedder: Embedder | None, scope: Scope, items: Sequence[Memory]) -> None:
-    fresh = await _unknown(store, scope, items)
-    statements = [memory for memory in fresh if memory.memory_type is not MemoryType.META]  # only these have vectors
+    # A grant is the application's to give: an old export would bring back one that was revoked.
+    fresh = [memory for memory in await _unknown(store, scope, items) if not is_grant(memory)]
+    statements = [memory for memory in fresh if memory.memory_type not in NO_VECTORS]
     found = await vectors_or_none(embedder, [memory.index_text for memory in statements])
     vectors = {memory.memory_id: vector for memory, vector in zip(statements, found, strict=True)}
     puts = [
@@ -277,6 +281,7 @@ async def _import_memories(store: Store, embedder: Embedder | None, scope: Scope
             vector=vectors.get(memory.memory_id),
             wants_vector=embedder is not None and memory.memory_id in vectors,
             expected_revision=0,
+            on_duplicate="raise" if memory.memory_type is MemoryType.BLOCK else "existing",  # one has other words
         )
         for memory in fresh
     ]

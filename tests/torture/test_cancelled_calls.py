@@ -112,6 +112,11 @@ async def ran(bench: Bench) -> None:
     await bench.memory.add_memories(drafts, user_id=bench.user, run_id=f"run-{bench.user}")
 
 
+async def twice(bench: Bench) -> None:
+    drafts = [{"content": "Alice rows, often"}, {"content": "Alice rows often"}]
+    await bench.memory.add_memories(drafts, user_id=bench.user)
+
+
 async def offloaded(bench: Bench) -> None:
     await said(bench)
     info = await bench.memory.offload_text("line of a log\n" * 500, user_id=bench.user, session_id="s")
@@ -170,6 +175,7 @@ CALLS: dict[str, tuple[Prepare, Call]] = {
     "update_memory": (said, lambda b: b.memory.update_memory(b.memory_id, user_id=b.user, content="changed")),
     "supersede_memory": (said, lambda b: b.memory.supersede_memory(b.memory_id, "moved", user_id=b.user)),
     "delete_memory": (said, lambda b: b.memory.delete_memory(b.memory_id, user_id=b.user)),
+    "set_memory_block": (said, lambda b: b.memory.set_memory_block("human", "Alice", user_id=b.user)),
     "list_memories": (said, lambda b: b.memory.list_memories(user_id=b.user)),
     "history": (said, lambda b: b.memory.history(b.memory_id, user_id=b.user)),
     "undo": (ran, lambda b: b.memory.undo(f"run-{b.user}", user_id=b.user)),
@@ -193,6 +199,7 @@ CALLS: dict[str, tuple[Prepare, Call]] = {
     "retrieve_task_memory": (said, lambda b: b.memory.retrieve_task_memory("cook soup", user_id=b.user)),
     "record_use": (said, lambda b: b.memory.record_use(b.memory_id, user_id=b.user)),
     "forget_memories": (said, lambda b: b.memory.forget_memories(user_id=b.user)),
+    "evolve": (twice, lambda b: b.memory.evolve(user_id=b.user, dry_run=False)),
     "add_tool_call_results": (nothing, called),  # type: ignore[dict-item]
     "summarize_tool_memory": (called, lambda b: b.memory.summarize_tool_memory("oven", user_id=b.user)),
     "retrieve_tool_memory": (called, lambda b: b.memory.retrieve_tool_memory("oven", user_id=b.user)),
