@@ -89,3 +89,5 @@ def _print(output: Output, done: StoreCopy, *, verified: bool) -> None:
     if done.left_out:
         why = "the target has no such tables, or only the adapters that made them can read them"
         output.remark(f"left behind, in tables of adapters: {listed(*done.left_out)}: {why}")
+        if "langgraph_threads" in done.left_out:
+            output.remark("threads of LangGraph are moved by: python -m reme_langchain.import_checkpoints FROM TO")
