@@ -25,7 +25,7 @@ from reme_core.ports import (
     TokenCounter,
     Vector,
 )
-from reme_core.recall.cut import DEFAULT_LIMIT, cut_hits, is_told, scoring
+from reme_core.recall.cut import DEFAULT_LIMIT, cut_hits, is_told, scoring, with_trust
 from reme_core.retrieval import asked_time
 from reme_core.retrieval.embedding import try_question
 from reme_core.retrieval.hits import (
@@ -38,7 +38,18 @@ from reme_core.retrieval.hits import (
     word_share,
 )
 from reme_core.retrieval.time_question import asks_by_time, list_by_time, prefer_in_time, telling_terms
-from reme_core.schema import EXTRACTIVE, STATEMENTS, Hit, Layer, MemoryType, OffloadKind, RetrieveResult, Scope, Usage
+from reme_core.schema import (
+    EXTRACTIVE,
+    STATEMENTS,
+    Hit,
+    Layer,
+    MemoryType,
+    OffloadKind,
+    RetrieveResult,
+    Scope,
+    TrustClass,
+    Usage,
+)
 from reme_core.text import query_terms, terms
 
 # What a budget of tokens is filled from.
@@ -72,11 +83,13 @@ class SimpleRetriever:
         store: All layers, and what left contexts: passages of tool results are found beside messages.
         embedder: Embeds the question; None searches by words.
         counter: Counts the tokens of a budget.
+        web_tools: Tools that fetch from outside.
     """
 
     store: Store
     embedder: Embedder | None
     counter: TokenCounter
+    web_tools: frozenset[str] = frozenset()
 
     async def retrieve(self, scope: Scope, request: RetrieveRequest) -> RetrieveResult:
         """Return what was found, best first; see `Retriever.retrieve`."""
@@ -108,7 +121,7 @@ class SimpleRetriever:
         if request.layers is None and request.token_budget is None and not by_time and len(results) < goal:
             index = [await self._index(part, request, layers, vector, hits, goal - len(results)) for part in scopes]
             results = self._cut([*results, *(hit for part in index for hit in part)], request)
-        results = scoring(results, request.min_score)
+        results = await with_trust(self.store, scope.memory_space, scoring(results, request.min_score), self.web_tools)
         usage = Usage(embedding_calls=0 if vector is None else 1, milliseconds=(time.perf_counter() - begun) * 1000)
         told = tuple(dict.fromkeys(degraded))
         return RetrieveResult(results=results, by_time=by_time, usage=usage, degraded=told)
@@ -182,7 +195,7 @@ class SimpleRetriever:
 
         An entry that quotes its messages has no word that they lack, so only those that a model wrote are looked at.
         """
-        if "message" not in layers:
+        if "message" not in layers or request.trust is not None:  # a block has no class
             return []
         known = {name for hit in found for name in (hit.block_id, *hit.block_ids)}
         search = _message_search(request, vector, (), wanted + len(known))
@@ -197,8 +210,11 @@ class SimpleRetriever:
     ) -> list[Hit]:
         """Return passages of tool results that left a context, with scores beside those of messages.
 
-        Summaries that were replaced, which are offloaded too, say again what their messages say.
+        Summaries that were replaced, which are offloaded too, say again what their messages say. Whether a result came
+        from the web is told by its message, so a filter that takes one class of results and not the other takes none.
         """
+        if search.trust is not None and not {TrustClass.TOOL, TrustClass.WEB}.issubset(search.trust):
+            return []
         wanted = OffloadSearch(
             text=search.text,
             limit=search.limit,
@@ -292,7 +308,7 @@ def _layers(request: RetrieveRequest) -> tuple[Layer, ...]:
     about_messages = ["session_id"] if request.session_id is not None else []
     refused: dict[Layer, list[str]] = {
         "memory": about_messages,
-        "summary": about_memories,
+        "summary": [*about_memories, *(["trust"] if request.trust is not None else [])],
         "message": about_memories,
     }
     if request.layers is None:
@@ -322,6 +338,7 @@ def _memory_search(request: RetrieveRequest, vector: Vector | None, wanted: int)
             observed_from=request.said_from,
             observed_to=request.said_to,
             metadata=request.metadata,
+            trust=request.trust,
         ),
     )
 
@@ -343,6 +360,7 @@ def _message_search(
         vector=vector,
         limit=wanted,
         session_id=request.session_id,
+        trust=request.trust,
         said_from=request.said_from,
         said_to=said_to,
         now=request.now,
@@ -355,9 +373,9 @@ def share_of_memory(item: ScoredMemory, asked: AbstractSet[str], vector: Vector 
 
     The text part of a memory's score is relative to the best of the search, so that the best of bad matches looks
     perfect; the share of the question's words that it holds does not. Names are no such words: every memory about a
-    person holds the person's name. `asked` are the others.
+    person holds the person's name. `asked` are the others. What relations tell of a memory counts as if it said so.
     """
-    share = len(asked & frozenset(terms(item.memory.index_text))) / len(asked) if asked else 1.0
+    share = len(asked & (item.told | frozenset(terms(item.memory.index_text)))) / len(asked) if asked else 1.0
     score = min(max(item.score, 0.0), 1.0)
     if share >= _LEADING_SHARE or (vector is not None and score >= _LEADING_SCORE):
         return 0.5 + score / 2

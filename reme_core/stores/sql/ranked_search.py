@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -20,8 +21,8 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from reme_core.errors import InvalidInputError
-from reme_core.ports import MemorySearch, MessageSearch, ScoredBlock, ScoredMemory, ScoredMessage, Vector
+from reme_core.errors import InvalidInputError, UnsupportedFilterError
+from reme_core.ports import MemoryFilter, MemorySearch, MessageSearch, ScoredBlock, ScoredMemory, ScoredMessage, Vector
 from reme_core.retrieval import (
     MEMORY_WEIGHTS,
     MESSAGE_WEIGHTS,
@@ -29,23 +30,27 @@ from reme_core.retrieval import (
     BoolArray,
     Query,
     ScoredRow,
+    ToldWords,
     asked_time,
 )
 from reme_core.rules import check_vector
-from reme_core.schema import Memory, Scope
+from reme_core.schema import STATEMENTS, Memory, Scope
 from reme_core.stores._cursors import check_limit
 from reme_core.stores.sql.bookkeeping import Layer, find_newest_change, find_session, newest_change
 from reme_core.stores.sql.connection import SqlConnection, SqlDatabase
 from reme_core.stores.sql.embedding_record import check_embedding
 from reme_core.stores.sql.message_rows import blocks_by_rows, messages_by_rows, passages_by_rows, rows_of_messages
 from reme_core.stores.sql.partitions import Partition, Partitions, holds_any
+from reme_core.stores.sql.related_rows import told_words
 from reme_core.stores.sql.row_conditions import check_filter
+from reme_core.stores.sql.trust_rows import messages_of_trust
 
 T = TypeVar("T")
 
 
 # Between two chunks: without it, a search that waits for the partition's lock would often miss that it is free.
 _PAUSE_S = 0.002
+_NOTHING = frozenset[str]()
 _NAMES = {Layer.MESSAGES: "messages", Layer.BLOCKS: "block summaries", Layer.MEMORIES: "memories"}
 
 
@@ -137,7 +142,7 @@ class Loader:
                 connection.dialect.renew(connection)  # or the number of its last change would be too low
             partition.follow(connection, scope)
             partition.load_more(connection, scope)
-            size, more = partition.index.nbytes, not partition.is_complete
+            size, more = partition.nbytes, not partition.is_complete
         self._partitions.measured((scope, partition.layer), size)
         return more
 
@@ -177,7 +182,8 @@ def search_memories(
             return []
         number, partition = held
         allowed = partition.allowed(connection, number, search.filter)
-        query = Query(text=search.text, vector=vector)
+        told = _told(connection, number, partition, search)
+        query = Query(text=search.text, vector=vector, told=told)
         found = partition.index.rank(query, limit=search.limit + 1, allowed=allowed)
         if len(found) > search.limit and found[-1].score == found[-2].score:  # ids decide the tie
             everything = partition.index.rank(query, limit=len(partition.index), allowed=allowed)
@@ -191,10 +197,37 @@ def search_memories(
     # The ranking falls, so a floor after the limit leaves out what one before it would.
     if search.min_score is not None:
         found = [hit for hit in found if hit.score >= search.min_score]
-    bodies = _bodies(connection, found)
-    scored = [ScoredMemory(memory=bodies[hit.key], score=hit.score, similarity=hit.similarity) for hit in found]
+    bodies, said = _bodies(connection, found), _told_of(told, {hit.key for hit in found})
+    scored = [
+        ScoredMemory(memory=bodies[row], score=hit.score, similarity=hit.similarity, told=said.get(row, _NOTHING))
+        for row, hit in ((hit.key, hit) for hit in found)
+    ]
     scored.sort(key=lambda item: (-item.score, -item.memory.created_at.timestamp(), item.memory.memory_id))
     return scored[: search.limit]
+
+
+def _told(connection: SqlConnection, scope: int, partition: Partition, search: MemorySearch) -> tuple[ToldWords, ...]:
+    """Return what relations tell of the words of a query: those of memories that hold at the time asked for."""
+    if not len(partition.relations) or not search.text.strip():
+        return ()
+    asked = search.filter
+    time_asked = MemoryFilter(types=STATEMENTS, as_of=asked.as_of, include_superseded=asked.include_superseded)
+    admitted: list[frozenset[int]] = []
+
+    def holds(row: int) -> bool:
+        if not admitted:  # most questions name nobody who is known
+            admitted.append(partition.admitted(connection, scope, time_asked))
+        return row in admitted[0]
+
+    return told_words(partition.index, partition.relations, search.text, holds)
+
+
+def _told_of(told: Sequence[ToldWords], rows: AbstractSet[int]) -> dict[int, frozenset[str]]:
+    found: dict[int, frozenset[str]] = {}
+    for item in told:
+        for row in rows & frozenset(item.keys.tolist()):
+            found[row] = found.get(row, _NOTHING) | item.words
+    return found
 
 
 def _bodies(connection: SqlConnection, found: list[ScoredRow]) -> dict[int, Memory]:
@@ -222,6 +255,9 @@ def search_blocks(
     connection: SqlConnection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions
 ) -> list[ScoredBlock]:
     """Return the best blocks by their summaries; see `Store.search_blocks`."""
+    if search.trust is not None:
+        msg = "trust: a block is of several messages, whose classes differ: leave it out, or search the messages"
+        raise UnsupportedFilterError(msg)
     found = _rank(connection, scope, search, partitions, Layer.BLOCKS)
     blocks = blocks_by_rows(connection, [hit.key for hit in found])
     return [ScoredBlock(block=blocks[hit.key], score=hit.score) for hit in found]
@@ -302,7 +338,7 @@ def _followed(
                     continue
             partitions.follow(connection, number, partition, found[1])
             yield number, partition
-            partitions.held.measured((number, layer), partition.index.nbytes)
+            partitions.held.measured((number, layer), partition.nbytes)
             return
     yield None
 
@@ -321,6 +357,9 @@ def _allowed(connection: SqlConnection, scope: int, partition: Partition, search
         masks.append(index.times >= _seconds(search.said_from))
     if search.said_to is not None:
         masks.append(index.times < _seconds(search.said_to))
+    if search.trust is not None:
+        rows = messages_of_trust(connection, scope, search.trust)
+        masks.append(np.isin(index.keys, np.fromiter(rows, np.int64, len(rows))))
     return reduce(and_, masks) if masks else None
 
 
