@@ -8,16 +8,18 @@ partition anew, which then takes no longer than to take over so many changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
+from typing import TypeAlias
 
 from reme_core.schema import Scope
-from reme_core.stores.sql.connection import LogKept, SqlConnection, Statements
+from reme_core.stores.sql.connection import LogKept, NewTexts, SqlConnection, Statements
 
 _KEPT_SHARE = 4
 _FEWEST_KEPT = 64
 _MOST_KEPT = 20_000
 _PRUNE_EVERY = 64
+_Words: TypeAlias = Sequence[Sequence[str]]
 
 ITEMS = 4
 """Beside the layers of a scope, in the log: the items of a namespace, whose number stands in place of a scope's."""
@@ -92,8 +94,27 @@ def make_session(connection: SqlConnection, scope: int, session_id: str) -> int:
 def log_changes(connection: SqlConnection, owner: int, layer: int, rows: Iterable[int]) -> None:
     """Note that rows of a partition were added, changed or removed, within the transaction that does it."""
     if changed := list(rows):
-        kept = LogKept(share=_KEPT_SHARE, fewest=_FEWEST_KEPT, most=_MOST_KEPT, prune_every=_PRUNE_EVERY)
-        connection.dialect.log_changes(connection, owner, int(layer), changed, kept)
+        connection.dialect.log_changes(connection, owner, int(layer), changed, _log_kept())
+
+
+def _log_kept() -> LogKept:
+    return LogKept(share=_KEPT_SHARE, fewest=_FEWEST_KEPT, most=_MOST_KEPT, prune_every=_PRUNE_EVERY)
+
+
+def insert_messages(
+    connection: SqlConnection, scope: int, columns: Sequence[str], rows: Sequence[Sequence[object]], words: _Words
+) -> Iterable[int]:
+    """Insert messages with their terms, and log them; see `Dialect.insert_texts` for the numbers."""
+    new = NewTexts("messages", "seq", tuple(columns), rows, words, scope, Layer.MESSAGES)
+    return connection.dialect.insert_texts(connection, new, _log_kept())
+
+
+def insert_memory(
+    connection: SqlConnection, scope: int, columns: Mapping[str, object], words: Sequence[str]
+) -> Iterable[int]:
+    """Insert a memory as `insert_messages` does messages."""
+    new = NewTexts("memories", "row", tuple(columns), [tuple(columns.values())], [words], scope, Layer.MEMORIES)
+    return connection.dialect.insert_texts(connection, new, _log_kept())
 
 
 def begin_anew(connection: Statements, owner: int, layer: int) -> None:
@@ -116,9 +137,9 @@ def newest_change(connection: Statements, owner: int, layer: int) -> int:
 
 def find_newest_change(connection: SqlConnection, scope: Scope, layer: Layer) -> tuple[int, int] | None:
     """Return the number of a scope and that of the newest change of a layer; None as `find_scope` does."""
-    known = connection.dialect.known_change(connection, scope, layer)
+    known = connection.dialect.known_scope(connection, scope)
     if known is not None:
-        return known
+        return known, newest_change(connection, known, layer)
     row = connection.execute(
         "SELECT scope, (SELECT max(change) FROM row_changes WHERE owner = scopes.scope AND layer = ?) FROM scopes"
         " WHERE memory_space = ? AND user_id = ?",
