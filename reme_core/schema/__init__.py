@@ -11,6 +11,12 @@ from reme_core.schema.checks import bounded_query as bounded_query
 from reme_core.schema.checks import describe as describe
 from reme_core.schema.checks import shown as shown
 from reme_core.schema.embeddings import Reembedded as Reembedded
+from reme_core.schema.explanations import ExplainedHit as ExplainedHit
+from reme_core.schema.explanations import Explanation as Explanation
+from reme_core.schema.explanations import LeftOut as LeftOut
+from reme_core.schema.explanations import RetrieveResult as RetrieveResult
+from reme_core.schema.explanations import WhyNot as WhyNot
+from reme_core.schema.explanations import hit_key as hit_key
 from reme_core.schema.hits import ChatReply as ChatReply
 from reme_core.schema.hits import DumpedLibrary as DumpedLibrary
 from reme_core.schema.hits import Erased as Erased
@@ -21,7 +27,6 @@ from reme_core.schema.hits import LineProblem as LineProblem
 from reme_core.schema.hits import LoadedLibrary as LoadedLibrary
 from reme_core.schema.hits import MemoryPage as MemoryPage
 from reme_core.schema.hits import RejectedFact as RejectedFact
-from reme_core.schema.hits import RetrieveResult as RetrieveResult
 from reme_core.schema.hits import SummaryResult as SummaryResult
 from reme_core.schema.hits import TransferCounts as TransferCounts
 from reme_core.schema.hits import UndoResult as UndoResult

@@ -26,12 +26,16 @@ class ScoredRow:
         score: Comparable within one ranking only.
         passage: The number of the passage that says most, from 0; None for a text that has none.
         similarity: The cosine with the query; None where either has no vector.
+        parts: What the parts of the score come to, those that are zero left out; None: nobody asked.
+        place: Among all that were found, from 1; None: nobody asked.
     """
 
     key: int
     score: float
     passage: int | None = None
     similarity: float | None = None
+    parts: Mapping[str, float] | None = None
+    place: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

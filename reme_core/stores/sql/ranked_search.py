@@ -8,6 +8,7 @@ and is then answered from what is loaded; any other waits for all.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -27,6 +28,7 @@ from reme_core.retrieval import (
     MESSAGE_WEIGHTS,
     SUMMARY_WEIGHTS,
     BoolArray,
+    IntArray,
     Query,
     ScoredRow,
     asked_time,
@@ -178,21 +180,28 @@ def search_memories(
         number, partition = held
         allowed = partition.allowed(connection, number, search.filter)
         query = Query(text=search.text, vector=vector)
-        found = partition.index.rank(query, limit=search.limit + 1, allowed=allowed)
+        only = None if search.only is None else _rows_of(connection, number, Layer.MEMORIES, search.only)
+        rank = partial(partition.index.rank, query, allowed=allowed, explain=search.explain, only=only)
+        found = rank(limit=search.limit + 1)
         if len(found) > search.limit and found[-1].score == found[-2].score:  # ids decide the tie
-            everything = partition.index.rank(query, limit=len(partition.index), allowed=allowed)
+            everything = rank(limit=len(partition.index))
             found = [hit for hit in everything if hit.score >= found[-1].score]
         else:
             found = found[: search.limit]
     scale = (MEMORY_WEIGHTS.vector if vector is not None else 0.0) + (
         MEMORY_WEIGHTS.text if search.text.strip() else 0.0
     )
-    found = [replace(hit, score=hit.score / scale) for hit in found]
+    found = [_scaled(hit, scale) for hit in found]
     # The ranking falls, so a floor after the limit leaves out what one before it would.
     if search.min_score is not None:
         found = [hit for hit in found if hit.score >= search.min_score]
     bodies = _bodies(connection, found)
-    scored = [ScoredMemory(memory=bodies[hit.key], score=hit.score, similarity=hit.similarity) for hit in found]
+    scored = [
+        ScoredMemory(
+            memory=bodies[hit.key], score=hit.score, similarity=hit.similarity, parts=hit.parts, place=hit.place
+        )
+        for hit in found
+    ]
     scored.sort(key=lambda item: (-item.score, -item.memory.created_at.timestamp(), item.memory.memory_id))
     return scored[: search.limit]
 
@@ -213,7 +222,14 @@ def search_messages(
     stored = messages_by_rows(connection, [hit.key for hit in found])
     spans = passages_by_rows(connection, [(hit.key, hit.passage) for hit in found if hit.passage is not None])
     return [
-        ScoredMessage(stored=stored[hit.key], score=hit.score, passage=spans.get(hit.key), similarity=hit.similarity)
+        ScoredMessage(
+            stored=stored[hit.key],
+            score=hit.score,
+            passage=spans.get(hit.key),
+            similarity=hit.similarity,
+            parts=hit.parts,
+            place=hit.place,
+        )
         for hit in found
     ]
 
@@ -224,7 +240,7 @@ def search_blocks(
     """Return the best blocks by their summaries; see `Store.search_blocks`."""
     found = _rank(connection, scope, search, partitions, Layer.BLOCKS)
     blocks = blocks_by_rows(connection, [hit.key for hit in found])
-    return [ScoredBlock(block=blocks[hit.key], score=hit.score) for hit in found]
+    return [ScoredBlock(block=blocks[hit.key], score=hit.score, parts=hit.parts, place=hit.place) for hit in found]
 
 
 def _rank(
@@ -245,8 +261,32 @@ def _rank(
             limit=search.limit,
             allowed=_allowed(connection, number, partition, search),
             lifts=_lifts(connection, number, search.lifts, scale) if layer is Layer.MESSAGES else {},
+            explain=search.explain,
+            only=None if search.only is None else _rows_of(connection, number, layer, search.only),
         )
-    return [replace(hit, score=min(hit.score / scale, 1.0)) for hit in found]
+    return [_scaled(hit, scale, most=1.0) for hit in found]
+
+
+def _scaled(hit: ScoredRow, scale: float, *, most: float = math.inf) -> ScoredRow:
+    """Divide a score by a scale, and its parts; what is above the most is a part of its own."""
+    score = min(hit.score / scale, most)
+    if hit.parts is None:
+        return replace(hit, score=score)
+    parts = {name: value / scale for name, value in hit.parts.items()}
+    if hit.score / scale > most:
+        parts["at_most"] = most - hit.score / scale
+    return replace(hit, score=score, parts=parts)
+
+
+_FIND_ROW = {
+    Layer.MEMORIES: "SELECT row FROM memories WHERE scope = ? AND memory_id = ?",
+    Layer.MESSAGES: "SELECT seq FROM messages WHERE scope = ? AND message_id = ?",
+    Layer.BLOCKS: "SELECT block FROM blocks WHERE scope = ? AND block_id = ?",
+}
+
+
+def _rows_of(connection: SqlConnection, scope: int, layer: Layer, name: str) -> IntArray:
+    return np.array([row for (row,) in connection.execute(_FIND_ROW[layer], (scope, name))], np.int64)
 
 
 def _list_by_time(

@@ -77,6 +77,18 @@ def test_search_tells_what_it_had_no_time_to_look_at(reme: Reme, chat: str, monk
     assert reme("search", "在哪儿出生", "--json").value["degraded"] == [told]
 
 
+def test_search_explains_its_scores_and_what_is_missing(reme: Reme, chat: str) -> None:
+    reme("add", "--messages", chat, "--session", "s1")
+    told = reme("search", "puppy", "--limit", "1", "--why-not", "m-3")
+    assert "    text nearby          +0." in told.out
+    assert "why not m-3:" in told.out
+    many = reme("search", "puppy", "--layer", "message", "--tokens", "5", "--explain")
+    assert "    left out: the budget of tokens had no room for it" in many.out
+    explained = reme("search", "puppy", "--explain", "--json").value["explanation"]
+    assert explained["candidates"][0]["parts"]["text"] > 0
+    assert reme("search", "puppy", "--json").value["explanation"] is None
+
+
 def test_search_that_finds_nothing_ends_with_1(reme: Reme, chat: str) -> None:
     reme("add", "--messages", chat)
     nothing = reme("search", "submarine")
