@@ -24,6 +24,7 @@ from reme_core.cli import (
     database,
     doctor,
     file_memory,
+    inspector,
     jobs,
     keys,
     learning,
@@ -86,6 +87,7 @@ for _name, _command in (
     ("copy", copying.copy),
     ("mcp", mcp.mcp),
     ("serve", serve.serve),
+    ("inspect", inspector.inspect),
 ):
     app.command(_name)(_command)
 app.add_typer(file_memory.files)

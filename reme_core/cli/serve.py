@@ -22,10 +22,18 @@ from reme_core.schema import make_scope
 if TYPE_CHECKING:
     from reme_core.serve.access import Principal
     from reme_core.serve.guard import GuardRules
+    from reme_core.serve.inspect.door import BrowserSessions
     from reme_core.serve.service import Service
 
-_LOCAL = "127.0.0.1"
+LOCAL = "127.0.0.1"
 _PORT, _MOST_PORT = 2334, 65_535
+
+
+def check_port(port: int) -> None:
+    """Refuse what is no port (InvalidInputError)."""
+    if not 0 <= port <= _MOST_PORT:
+        msg = f"--port: wanted a number from 0 to {_MOST_PORT}, found {port}"
+        raise InvalidInputError(msg)
 
 
 def _take_settings(context: typer.Context, path: str | None) -> str | None:
@@ -51,6 +59,7 @@ class ServicePlan:
     upstream: str | None
     profile: str
     read_only: bool
+    inspector_writes: bool = False
 
 
 async def _serve(
@@ -59,7 +68,7 @@ async def _serve(
     *,
     host: Annotated[
         str, typer.Option("--host", help="The address to listen on; beyond this machine keys are asked.")
-    ] = _LOCAL,
+    ] = LOCAL,
     port: Annotated[int, typer.Option("--port", help="The port; 0 takes one that is free.")] = _PORT,
     config: Annotated[
         str | None,
@@ -79,11 +88,12 @@ async def _serve(
         str, typer.Option("--profile", help="Which tools of MCP: default, or chatgpt (search and fetch).")
     ] = "default",
     read_only: Annotated[bool, typer.Option("--read-only", help="Nobody may write.")] = False,
+    inspector_writes: Annotated[
+        bool, typer.Option("--inspector-writes", help="The pages under /inspect may change what is kept.")
+    ] = False,
 ) -> int:
     """Serve the memory by HTTP until Ctrl-C: whoever has a key, and on this machine as --user without one."""
-    if not 0 <= port <= _MOST_PORT:
-        msg = f"--port: wanted a number from 0 to {_MOST_PORT}, found {port}"
-        raise InvalidInputError(msg)
+    check_port(port)
     plan = ServicePlan(
         host=host,
         port=port,
@@ -92,6 +102,7 @@ async def _serve(
         upstream=upstream,
         profile=profile,
         read_only=read_only,
+        inspector_writes=inspector_writes,
     )
     check_serving("reme serve")
     await run_service(where, output, plan)
@@ -106,6 +117,7 @@ async def run_service(where: CommonOptions, output: Output, plan: ServicePlan) -
     from reme_core.serve import doors, process  # noqa: PLC0415  # the other commands need none of it
     from reme_core.serve.chat.upstream import Upstream  # noqa: PLC0415  # as above
     from reme_core.serve.guard import is_loopback  # noqa: PLC0415  # as above
+    from reme_core.serve.inspect.door import BrowserSessions  # noqa: PLC0415  # as above
     from reme_core.serve.mcp.options import read_served_profile  # noqa: PLC0415  # as above
     from reme_core.serve.service import make_service  # noqa: PLC0415  # as above
 
@@ -113,14 +125,25 @@ async def run_service(where: CommonOptions, output: Output, plan: ServicePlan) -
     service = make_service(replace(where, hints=False).open(with_llm=True, with_embedding=True))
     rules = _rules(where, plan, is_local=is_local)
     model = None if plan.upstream is None else Upstream(plan.upstream, os.environ.get("REME_UPSTREAM_API_KEY") or None)
-    async with process.opened(doors.make_served(service, rules, model, profile=profile)) as app:
+    browsers = BrowserSessions()
+    served = doors.make_served(
+        service, rules, model, profile=profile, browsers=browsers, inspector_writes=plan.inspector_writes
+    )
+    async with process.opened(served) as app:
         await _check_callers(service, rules, is_local=is_local)
         listening = process.listen(plan.host, plan.port)
         who = f"as user {where.user!r} of space {where.space!r}, or " if rules.anonymous is not None else ""
         output.line(f"reme serves {listening.address}, {who}by key; Ctrl-C ends it")
+        if rules.anonymous is not None:
+            output.line(invitation(browsers, rules.anonymous, listening.address))
         sys.stdout.flush()
         with process.logging_to_stderr():
             await process.serve(app, listening)
+
+
+def invitation(browsers: BrowserSessions, principal: Principal, address: str) -> str:
+    """Return the line with the address that signs a browser in, once."""
+    return f"inspector, once within ten minutes: {address}/inspect/open?token={browsers.invite(principal)}"
 
 
 def _rules(where: CommonOptions, plan: ServicePlan, *, is_local: bool) -> GuardRules:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from typing import NamedTuple
 
 from reme_core.schema import Scope
 from reme_core.stores.sql.connection import LogKept, SqlConnection, Statements
@@ -186,3 +187,35 @@ def insert_row(connection: SqlConnection, table: str, columns: Mapping[str, obje
 def put_once(connection: Statements, name: str, value: str) -> None:
     """Record a value that belongs to no scope, unless there is one of this name."""
     connection.execute("INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING", (name, value))
+
+
+def list_users(connection: SqlConnection, memory_space: str, after: str, limit: int) -> list[str]:
+    """Return users of a memory space by name, those behind one of them; `""` is the shared scope."""
+    rows = connection.execute(
+        "SELECT user_id FROM scopes WHERE memory_space = ? AND user_id > ? ORDER BY user_id LIMIT ?",
+        (memory_space, after, limit),
+    )
+    return [user_id for (user_id,) in rows]
+
+
+class SessionRow(NamedTuple):
+    """A session: its number, which grows, its id, how many messages it has, and when the first and last were said."""
+
+    number: int
+    session_id: str
+    messages: int
+    first_at: float | None
+    last_at: float | None
+
+
+def list_sessions(connection: SqlConnection, scope: Scope, before: int | None, limit: int) -> list[SessionRow]:
+    """Return sessions of a scope, the newest first; those before a number."""
+    number = find_scope(connection, scope)
+    rows = connection.execute(
+        "SELECT session, session_id, (SELECT count(*) FROM messages WHERE messages.session = sessions.session),"
+        " (SELECT said_at FROM messages WHERE messages.session = sessions.session ORDER BY seq LIMIT 1),"
+        " (SELECT said_at FROM messages WHERE messages.session = sessions.session ORDER BY seq DESC LIMIT 1)"
+        " FROM sessions WHERE scope = ? AND session < ? ORDER BY session DESC LIMIT ?",
+        (-1 if number is None else number, 1 << 62 if before is None else before, limit),
+    )
+    return [SessionRow(*row) for row in rows]

@@ -1,0 +1,54 @@
+"""The command that opens the inspector in a browser of this machine."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from reme_core.cli.exits import ExitCode
+from reme_core.cli.mcp import check_serving
+from reme_core.cli.options import CommonOptions, with_common_options
+from reme_core.cli.output import Output
+from reme_core.cli.serve import LOCAL, check_port, invitation
+from reme_core.schema import make_scope
+
+
+async def _inspect(
+    where: CommonOptions,
+    output: Output,
+    *,
+    port: Annotated[int, typer.Option("--port", help="The port; one that is free unless given.")] = 0,
+    write: Annotated[bool, typer.Option("--write", help="Pages may change what is kept; else they only read.")] = False,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+) -> int:
+    """Look at a memory in a browser: what it knows, why it found that, and take it back. Ctrl-C ends it."""
+    check_port(port)
+    check_serving("reme inspect")
+    where.check_file()
+    from reme_core.serve import process  # noqa: PLC0415  # the other commands need none of it
+    from reme_core.serve.access import Principal, Right  # noqa: PLC0415  # as above
+    from reme_core.serve.guard import GuardRules  # noqa: PLC0415  # as above
+    from reme_core.serve.inspect.door import BrowserSessions, inspect_routes  # noqa: PLC0415  # as above
+    from reme_core.serve.service import make_app, make_service  # noqa: PLC0415  # as above
+
+    principal = Principal(scope=make_scope(where.space, **where.whose), rights=frozenset(Right))
+    service, browsers = make_service(replace(where, hints=False).open(with_embedding=True)), BrowserSessions()
+    # Nobody is let in without the one-time address: the other doors stay closed.
+    app = make_app(service, GuardRules(hosts=[LOCAL]), inspect_routes(service, browsers, write=write))
+    async with process.opened(app) as opened:
+        listening = process.listen(LOCAL, port)
+        line = invitation(browsers, principal, listening.address)
+        output.line(line)
+        sys.stdout.flush()
+        if not no_browser:
+            webbrowser.open(line.rpartition(" ")[2])
+        with process.logging_to_stderr(["uvicorn.error"]):
+            await process.serve(opened, listening)
+    return ExitCode.DONE
+
+
+inspect = with_common_options(_inspect, without={"shared", "as_json"})
