@@ -46,7 +46,7 @@ async def _inspect(
         sys.stdout.flush()
         if not no_browser:
             webbrowser.open(line.rpartition(" ")[2])
-        with process.logging_to_stderr(["uvicorn.error"]):
+        with process.logging_to_stderr():
             await process.serve(opened, listening)
     return ExitCode.DONE
 

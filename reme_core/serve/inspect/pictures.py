@@ -5,17 +5,22 @@ Each mark has a shape of its own and a text, so that a picture is read without c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 
 WIDTH = 1000
 """Of every picture, in units of its own; it is drawn as wide as there is room."""
-_EDGE = 12
-_LANE = 44
+_EDGE = 14
+_NAMES = 150
+"""For the names of lanes, at the left."""
+_LANE = 60
 _TOP = 8
 _TICKS = 5
+# Nearer ones would cover each other.
+_CLOSE = 14.0
+_BESIDE = (0, -11, 11)
 
 Shape: TypeAlias = Literal["circle", "square", "triangle", "diamond", "cross"]
 
@@ -70,7 +75,15 @@ def timeline(lanes: Mapping[str, Sequence[Mark]], begin: datetime, end: datetime
 
     def place(moment: datetime) -> float:
         share = (moment - begin).total_seconds() / span
-        return round(_EDGE + min(max(share, 0.0), 1.0) * (WIDTH - 2 * _EDGE), 1)
+        return round(_NAMES + _EDGE + min(max(share, 0.0), 1.0) * (WIDTH - _NAMES - 2 * _EDGE), 1)
+
+    def placed(marks: Sequence[Mark], y: float) -> Iterator[PlacedMark]:
+        """Place the marks of a lane; those that would cover each other stand beside its line in turn."""
+        last, turn = -_CLOSE, 0
+        for mark in sorted(marks, key=lambda mark: mark.at):
+            turn = (turn + 1) % len(_BESIDE) if place(mark.at) - last < _CLOSE else 0
+            last = place(mark.at)
+            yield PlacedMark(last, y + _BESIDE[turn], mark)
 
     names = [(name, _TOP + _LANE * (number + 0.75)) for number, name in enumerate(lanes)]
     ticks = [begin + timedelta(seconds=span * number / (_TICKS - 1)) for number in range(_TICKS)]
@@ -78,7 +91,7 @@ def timeline(lanes: Mapping[str, Sequence[Mark]], begin: datetime, end: datetime
     return Timeline(
         height=_TOP + _LANE * len(lanes) + 28,
         lanes=names,
-        marks=[PlacedMark(place(mark.at), y, mark) for name, y in names for mark in lanes[name]],
+        marks=[mark for name, y in names for mark in placed(lanes[name], y)],
         ticks=[Tick(place(moment), moment.astimezone(UTC).strftime(form)) for moment in ticks],
         line=None if asked is None else place(asked),
     )

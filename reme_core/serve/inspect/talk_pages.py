@@ -20,6 +20,7 @@ from reme_core.stores.sql.bookkeeping import SessionRow, list_sessions
 _ON_AXIS = 80
 _MEMORIES = 120
 _EVENTS = 120
+_LAST_EVENTS = 40
 _SESSIONS = 40
 _MESSAGES = 40
 _LABEL = 90
@@ -37,8 +38,7 @@ async def timeline(view: View) -> Response:
     begin = min((item.message.created_at for item in page.messages), default=None)
     end = None if is_first else max((item.message.created_at for item in page.messages), default=now)
     made = [] if session else await made_in(view, begin, end, types)
-    query = EventQuery(newest_first=True, limit=_EVENTS, since=begin, until=end, types=types)
-    events = [] if session else await view.memory.store.events(view.scope, query)
+    events = [] if session else await _events(view, made, types, is_newest=is_first)
     jobs = await view.memory.list_jobs(**view.whose) if is_first and not session else []
     as_of = view.ask_time("as_of")
     lanes = {
@@ -58,8 +58,21 @@ async def timeline(view: View) -> Response:
     )
 
 
+async def _events(
+    view: View, made: Sequence[Memory], types: tuple[MemoryType, ...] | None, *, is_newest: bool
+) -> list[Event]:
+    """Return what became of memories, and where the page is the newest, what happened last; the newest first."""
+    about = EventQuery(memory_ids=tuple(item.memory_id for item in made), limit=_EVENTS)
+    events = await view.memory.store.events(view.scope, about) if made else []
+    if is_newest:
+        last = EventQuery(newest_first=True, limit=_LAST_EVENTS, types=types)
+        events = [*events, *await view.memory.store.events(view.scope, last)]
+    return sorted({event.sequence: event for event in events}.values(), key=lambda event: -event.sequence)
+
+
 def _picture(lanes: Mapping[str, Sequence[Mark]], as_of: datetime | None) -> Timeline | None:
-    times = sorted(mark.at for marks in lanes.values() for mark in marks)
+    told = (lanes["said"], lanes["remembered"])  # runs of later, as of an import, stand at the edge
+    times = sorted(mark.at for marks in (told if any(told) else lanes.values()) for mark in marks)
     return place(lanes, times[0], times[-1], as_of) if times else None
 
 
