@@ -154,4 +154,4 @@ experiments: .venv/done
 	.venv/bin/python tests/benchmarks/experiments.py "$(CONVERSATION)" $(if $(MODEL),--model "$(MODEL)") $(OPTIONS)
 
 clean:
-	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .venv-upstream .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .conformance build dist *.egg-info bench.json bench-locomo.json bench-beam.json bench-mcp.json
+	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .venv-upstream .venv-browser .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .conformance build dist *.egg-info bench.json bench-locomo.json bench-beam.json bench-mcp.json

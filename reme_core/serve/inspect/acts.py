@@ -11,6 +11,7 @@ from reme_core.ports import EventQuery
 from reme_core.schema import Event, Memory
 from reme_core.serve.access import Right
 from reme_core.serve.inspect.differences import Change, changes
+from reme_core.serve.inspect.memory_pages import find
 from reme_core.serve.inspect.view import View, field
 
 _EVENTS = 1000
@@ -67,7 +68,7 @@ async def erase(view: View) -> Response:
     view.require(Right.ADMIN)
     memory_id = field(view.form, "id")
     events = await _events(view, memory_id)
-    item = await _find(view, memory_id)
+    item = await find(view, memory_id)
     if item is None and not events:
         raise MemoryNotFoundError([memory_id])
     state = item or events[-1].before
@@ -91,7 +92,7 @@ async def erase(view: View) -> Response:
             ("space", view.scope.memory_space),
             ("erased at", f"{view.memory.clock.now():%Y-%m-%d %H:%M:%S} UTC"),
             ("changes in its history that went too", str(len(events))),
-            ("looked for again", f"the memory is {'gone' if await _find(view, memory_id) is None else 'there'}"),
+            ("looked for again", f"the memory is {'gone' if await find(view, memory_id) is None else 'there'}"),
             ("changes left", str(left)),
         ],
     )
@@ -172,13 +173,6 @@ def _preview(
 
 async def _asked(view: View) -> Memory:
     return await view.memory.get_memory(field(view.form, "id"), **view.whose)
-
-
-async def _find(view: View, memory_id: str) -> Memory | None:
-    try:
-        return await view.memory.get_memory(memory_id, **view.whose)
-    except MemoryNotFoundError:
-        return None
 
 
 async def _events(view: View, memory_id: str) -> list[Event]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple, TypeAlias
 
-from reme_core.schema import Event, Memory, shown_validity
+from reme_core.schema import Memory, shown_validity
 from reme_core.text import query_terms, terms
 
 _PIECES = re.compile(r"\w+|\W", re.ASCII)
@@ -47,11 +47,6 @@ def changes(before: Memory | None, after: Memory | None) -> list[Change]:
         for name in dict.fromkeys((*old, *new))
         if old.get(name, "") != new.get(name, "")
     ]
-
-
-def changes_of(event: Event) -> list[Change]:
-    """Return what an event changed."""
-    return changes(event.before, event.after)
 
 
 def _fields(memory: Memory | None) -> dict[str, str]:
