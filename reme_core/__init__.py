@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from reme_core.schema import LineProblem as LineProblem
     from reme_core.schema import LoadedLibrary as LoadedLibrary
     from reme_core.schema import Memory as Memory
+    from reme_core.schema import MemoryBlock as MemoryBlock
     from reme_core.schema import MemoryChange as MemoryChange
     from reme_core.schema import MemoryPage as MemoryPage
     from reme_core.schema import MemoryType as MemoryType
@@ -127,9 +128,9 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
         "schema": (
             "Block ChangedMemories ChangeKind ChatReply CleanedOffloads CompactedContext ContextUse Cost "
             "DumpedLibrary Erased Event Feedback Forgotten Hit Job JobState LineProblem LoadedLibrary Memory "
-            "MemoryChange MemoryPage MemoryType Message OffloadedContext OffloadInfo OffloadKind PreparedContext "
-            "RecordedToolCalls RejectedExperience RejectedFact Reloaded ReloadResult RetrieveResult Scope Source "
-            "StoredMessage SummaryResult TaskMemories TaskSummary ToolCallResult ToolError ToolMemories "
+            "MemoryBlock MemoryChange MemoryPage MemoryType Message OffloadedContext OffloadInfo OffloadKind "
+            "PreparedContext RecordedToolCalls RejectedExperience RejectedFact Reloaded ReloadResult RetrieveResult "
+            "Scope Source StoredMessage SummaryResult TaskMemories TaskSummary ToolCallResult ToolError ToolMemories "
             "ToolMemory ToolStatistics ToolSummary Trajectory TransferCounts UndoResult Usage Verdict"
         ),
         "steps.slicing": "Slicing",

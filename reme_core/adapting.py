@@ -1,4 +1,4 @@
-"""Parts that adapters of agent frameworks share: the name of the tool that reloads, and appends no reply waits for."""
+"""Parts that adapters of agent frameworks share: the names of tools, and appends no reply waits for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from reme_core.errors import InvalidInputError, PartialFailureError, ReMeError, StoreClosedError
 
-__all__ = ["PATIENCE_S", "RELOAD_DESCRIPTION", "RELOAD_TOOL", "Append", "Appends"]
+__all__ = ["BLOCK_TOOLS", "PATIENCE_S", "RELOAD_DESCRIPTION", "RELOAD_TOOL", "Append", "Appends"]
 
 RELOAD_TOOL: Final = "reload_context"
 """The name of the tool that loads again what left a context."""
@@ -27,6 +27,9 @@ RELOAD_DESCRIPTION: Final = (
     "where it was left out. Without `pattern`, `limit` characters from `offset` on; with it, the places where those "
     "words stand."
 )
+
+BLOCK_TOOLS: Final = ("memory_insert", "memory_replace", "memory_rethink")
+"""The names of the tools that edit memory blocks."""
 
 Append: TypeAlias = Callable[[], Awaitable[object]]
 

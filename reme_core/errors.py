@@ -8,8 +8,8 @@ ReMeError                            retryable: ClassVar[bool] = False
 │   └── MissingExtraError            (also an ImportError) an optional library is not installed
 ├── StoreError
 │   ├── NotFoundError                the id is unknown *in this scope*
-│   │   ├── MemoryNotFoundError · MessageNotFoundError · BlockNotFoundError · RunNotFoundError · JobNotFoundError ·
-│   │   │   OffloadNotFoundError · ToolCallNotFoundError
+│   │   ├── MemoryNotFoundError (also MemoryBlockNotFoundError) · MessageNotFoundError · BlockNotFoundError ·
+│   │   │   RunNotFoundError · JobNotFoundError · OffloadNotFoundError · ToolCallNotFoundError
 │   ├── ConflictError                an expected revision, or an id that exists with other content
 │   ├── UnsupportedFilterError       a filter that can't be honoured is never ignored
 │   ├── DimensionMismatchError · EmbeddingModelMismatchError
@@ -132,6 +132,12 @@ class MemoryNotFoundError(NotFoundError):
     """No such memory in this scope."""
 
     noun = "memory"
+
+
+class MemoryBlockNotFoundError(MemoryNotFoundError):
+    """No memory block of this label, of the user's own or granted."""
+
+    noun = "memory block"
 
 
 class MessageNotFoundError(NotFoundError):

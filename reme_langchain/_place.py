@@ -24,7 +24,7 @@ Injected: TypeAlias = Annotated[ToolRuntime | None, InjectedToolArg]
 Notes: TypeAlias = dict[str, dict[str, str]]
 
 # What a middleware notes in a thread.
-CAPTURED, SESSION, BLOCK, OWNER, LEFT = "captured", "session", "block", "owner", "left"
+CAPTURED, SESSION, BLOCK, OWNER, LEFT, BLOCKS = "captured", "session", "block", "owner", "left", "blocks"
 
 
 def merge_notes(before: Notes | None, new: Notes | None) -> Notes:
@@ -40,7 +40,7 @@ class ReMeState(AgentState[ResponseT]):
 
     Attributes:
         reme: By the middleware's name: the id of the last captured message, whose run it was, the session of a run
-            without a thread, the frozen block of the system prompt.
+            without a thread, the frozen block of the system prompt, the revisions of the memory blocks shown last.
     """
 
     reme: NotRequired[Annotated[Notes, PrivateStateAttr, merge_notes]]

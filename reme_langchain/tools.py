@@ -13,9 +13,12 @@ from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 
 from reme_core import EventLoopThread, Hit, Memory, ReMe
+from reme_core.adapting import BLOCK_TOOLS
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError, MessageNotFoundError, ReMeError
 from reme_core.schema import new_id, with_validity
 from reme_core.steps.message_lines import all_pages
+from reme_core.tools.prompt_blocks import PromptBlocks
+from reme_langchain._block_tools import BlockEditor
 from reme_langchain._opening import MemoryOrPath, open_memory
 from reme_langchain._owner import Owner, check_owner, resolve_owner
 from reme_langchain._place import Injected, internal_calls
@@ -264,7 +267,8 @@ def create_memory_tools(
         memory: A `ReMe`, or a path. What is opened for a path stays open as long as the process.
         owner: A user id, or a function of the run's `ToolRuntime` (None outside a graph) that returns one.
         kinds: The memory types that they see and change; what is saved has the first one.
-        names: Some of `search_memory`, `save_memory`, `update_memory` and `forget_memory`.
+        names: Some of `search_memory`, `save_memory`, `update_memory` and `forget_memory`; and of `memory_insert`,
+            `memory_replace` and `memory_rethink`, which edit memory blocks.
 
     Raises:
         ConfigurationError: A kind or a name that there is not, or none of them; or a `memory` that can't be one.
@@ -272,7 +276,7 @@ def create_memory_tools(
     """
     check_owner(owner)
     types = check_kinds(kinds)
-    wanted = check_words(names, _ALL_TOOLS, "names")
+    wanted = check_words(names, (*_ALL_TOOLS, *BLOCK_TOOLS), "names")
     opened, _ = open_memory(memory)
     loop = EventLoopThread(opened)
     made = _ToolContext(work=MemoryTools(memory=opened, kinds=types), owner=owner, loop=loop)
@@ -282,7 +286,10 @@ def create_memory_tools(
         "update_memory": _Update,
         "forget_memory": _Forget,
     }
-    return [_tool(name, arguments[name], made) for name in wanted]
+    blocks = PromptBlocks(not set(wanted).isdisjoint(BLOCK_TOOLS))
+    editor = BlockEditor(memory=opened, blocks=blocks, loop=loop, owner=owner)
+    editing = {tool.name: tool for tool in editor.tools()}
+    return [editing[name] if name in editing else _tool(name, arguments[name], made) for name in wanted]
 
 
 def _search_arguments(types: Sequence[str]) -> type[_Arguments]:

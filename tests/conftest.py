@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -33,6 +35,21 @@ multiprocessing.set_forkserver_preload(
 # of hypothesis' hundred in each of many runs find what a hundred would.
 settings.register_profile("reme", deadline=None, max_examples=50)
 settings.load_profile("reme")
+
+
+# Files of tests lie in memory, where there is a file system of it with room: thousands of small ones are on disk before
+# their write is acknowledged, and the suite would wait for that half of its time. What a killed process has written is
+# there in memory as on a disk; power cuts are replayed from what was not synced. Slow suites name a disk; see Makefile.
+_IN_MEMORY = Path("/dev/shm")  # noqa: S108  # pytest makes a folder of its own in it, for this user alone
+_ROOM = 4 << 30  # bytes: several times what a whole run leaves
+
+
+def pytest_configure() -> None:
+    """Have temporary folders made in memory, unless somebody said where."""
+    if "PYTEST_DEBUG_TEMPROOT" in os.environ or not os.access(_IN_MEMORY, os.W_OK):
+        return
+    if shutil.disk_usage(_IN_MEMORY).free > _ROOM:
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(_IN_MEMORY)
 
 
 def pytest_collection_finish() -> None:

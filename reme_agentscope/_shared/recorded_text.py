@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 INJECTED_NAME = "long_term_memory"
 """The name of the message by which AgentScope 1.x hands a found memory to the model."""
 
+BLOCKS_NAME = "memory_blocks"
+"""The name of the message that shows an agent of AgentScope 1.x its memory blocks."""
+
 INJECTED_TAGS = (
     "<long_term_memory>",
     "<retrieved_knowledge>",
@@ -47,7 +50,7 @@ def is_injection(*, name: str | None, text: str | None, metadata: object = None)
 
     A text that only quotes a tag further on is somebody's own.
     """
-    if name == INJECTED_NAME or (text or "").lstrip().startswith(INJECTED_TAGS):
+    if name in {INJECTED_NAME, BLOCKS_NAME} or (text or "").lstrip().startswith(INJECTED_TAGS):
         return True
     given = metadata if isinstance(metadata, Mapping) else {}
     return any(given.items() >= mark.items() for mark in (INTERRUPTED_METADATA, SUMMARY_METADATA))

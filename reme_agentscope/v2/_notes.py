@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from reme_agentscope._shared.recorded_text import digest_of, is_injection
 from reme_agentscope.v2.messages import from_agentscope
-from reme_core.adapting import RELOAD_TOOL
+from reme_core.adapting import BLOCK_TOOLS, RELOAD_TOOL
 from reme_core.schema import Message, found_line, found_text
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SEARCH_TOOL: Final = "memory_search"
 ADD_TOOL: Final = "add_memory"
-_OURS = frozenset({SEARCH_TOOL, ADD_TOOL, RELOAD_TOOL})
+_OURS = frozenset({SEARCH_TOOL, ADD_TOOL, RELOAD_TOOL, *BLOCK_TOOLS})
 _MESSAGE = "message:"
 
 
@@ -131,12 +131,14 @@ class NoteLedger(BaseModel):
     Attributes:
         shown: For the digest of each memory that stands in the context, the block that shows it.
         known: What the context held when the reply began, or was recorded since; None outside a reply.
+        blocks: The revisions of the memory blocks that the system prompt has shown.
     """
 
     model_config = ConfigDict(extra="ignore")
 
     shown: dict[str, str] = Field(default_factory=dict)
     known: list[str] | None = None
+    blocks: dict[str, int] = Field(default_factory=dict)
 
     def forget_gone(self, context: Sequence[Msg]) -> None:
         """Forget what is no longer shown: it left the context."""

@@ -63,3 +63,9 @@ class Parameters(BaseModel):
         title="Token Budget",
         description="At most so many tokens of them are shown at once.",
     )
+    memory_blocks: bool | list[str] = Field(
+        default=False,
+        title="Memory Blocks",
+        description="Shows the agent the user's memory blocks, as they are at each call of its model: all of them, or "
+        "those with these labels. Unless the mode is static_control, it may edit them.",
+    )

@@ -16,6 +16,7 @@ from agentscope.message import Msg
 from agentscope.middleware import MiddlewareBase
 from agentscope.tool import ToolBase
 
+from reme_agentscope._shared.memory_blocks import UserBlocks
 from reme_agentscope._shared.memory_kind import LOG, CallScope, MemoryKind
 from reme_agentscope._shared.opening import ClosedAtEnd, OpenedMemory, check_kept, failing_note, logged, told, user_of
 from reme_agentscope._shared.recorded_text import choose, digest_of, fitting, query_text, said_in
@@ -34,7 +35,7 @@ from reme_agentscope.v2._notes import (
     search_memories,
     write_ledger,
 )
-from reme_agentscope.v2.tools import AddMemoryTool, SearchMemoryTool
+from reme_agentscope.v2.tools import AddMemoryTool, BlockTool, SearchMemoryTool
 from reme_core.adapting import Appends
 from reme_core.errors import ReMeError
 from reme_core.schema import Message
@@ -93,7 +94,7 @@ class ReMeMiddleware(ClosedAtEnd, MiddlewareBase):
 
         Raises:
             TypeError: Both a memory and models for one.
-            ConfigurationError: Something else than a `ReMe`, or a folder whose name can't be one.
+            ConfigurationError: Something else than a `ReMe`, a folder whose name can't be one, or no labels of blocks.
             InvalidInputError: A user name that can't be one, such as a blank one.
         """
         self._parameters = parameters or self.Parameters()
@@ -107,6 +108,7 @@ class ReMeMiddleware(ClosedAtEnd, MiddlewareBase):
         self._memory = OpenedMemory(
             reme, working_dir=workspace_dir, chat_model=chat_model, embedding_model=embedding_model
         )
+        self._blocks = UserBlocks(self._parameters.memory_blocks, self._memory, user_id=self._user_id)
         self._appends = Appends(type(self).__name__, log=LOG) if appends is None else appends
 
     def __repr__(self) -> str:
@@ -129,13 +131,19 @@ class ReMeMiddleware(ClosedAtEnd, MiddlewareBase):
             min_score=given.min_score,
             note=lambda: failing_note(self._appends),
         )
-        return [search, AddMemoryTool(self._memory, user_id=self._user_id)]
+        editing = [BlockTool(self._blocks, tool, key=self._key()) for tool in self._blocks.tools()]
+        return [search, AddMemoryTool(self._memory, user_id=self._user_id), *editing]
 
     async def on_system_prompt(self, agent: Agent, current_prompt: str) -> str:
-        """Name the tool, where there is one."""
-        if self._parameters.mode == "static_control":
-            return current_prompt
-        return f"{current_prompt}\n\n{_INSTRUCTIONS}"
+        """Name the tool, where there is one; then the memory blocks, the one part that changes."""
+        told = [] if self._parameters.mode == "static_control" else [_INSTRUCTIONS]
+        shown = await self._blocks.read()
+        if shown is not None:
+            ledger = read_ledger(agent.state, self._key())
+            ledger.blocks = dict(shown.revisions)
+            write_ledger(agent.state, self._key(), ledger)
+            told += [shown.text] if shown.text else []
+        return "\n\n".join([current_prompt, *told])
 
     async def on_reply(
         self,

@@ -6,19 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentscope.permission import PermissionBehavior, PermissionContext, PermissionDecision
+from agentscope.state import AgentState
 from agentscope.tool import ToolBase, ToolChunk
 
+from reme_agentscope._shared.memory_blocks import UserBlocks
 from reme_agentscope._shared.opening import OpenedMemory, user_of
 from reme_agentscope._shared.recorded_text import as_limit, as_texts
-from reme_agentscope.v2._notes import ADD_TOOL, SEARCH_TOOL, line_of, search_memories
+from reme_agentscope.v2._notes import ADD_TOOL, SEARCH_TOOL, line_of, read_ledger, search_memories
 from reme_agentscope.v2._reloading import ReadingTool, ReloadContext, failed, said
-from reme_core.adapting import RELOAD_TOOL
+from reme_core.adapting import BLOCK_TOOLS, RELOAD_TOOL
 from reme_core.errors import ConfigurationError
 from reme_core.schema import shown
 from reme_core.schema.plain import clean_text
 
 if TYPE_CHECKING:
     from reme_core import ReMe
+    from reme_core.tools import BaseMemoryToolOp
 
 _NOTHING = "(no relevant memories found)"
 
@@ -134,6 +137,37 @@ class AddMemoryTool(ToolBase):
         return said(f"{len(texts)} kept.")
 
 
+class BlockTool(ToolBase):
+    """Edits a memory block of one user."""
+
+    is_concurrency_safe = False
+    is_read_only = False
+    is_state_injected = True
+
+    def __init__(self, blocks: UserBlocks, tool: BaseMemoryToolOp[Any], *, key: str | None = None) -> None:
+        """Keep whose blocks, what is done with them, and where an agent's state tells which its prompt has shown."""
+        super().__init__()
+        self.name, self.description = tool.name, tool.description
+        self.input_schema = dict(tool.spec().parameters)
+        self._blocks, self._tool, self._key = blocks, tool, key
+
+    async def check_permissions(
+        self, tool_input: dict[str, Any] | None = None, context: PermissionContext | None = None
+    ) -> PermissionDecision:
+        """Allow it: each edit can be undone, and blocks that are read-only stay as they are."""
+        return PermissionDecision(behavior=PermissionBehavior.ALLOW, message=f"{self.name} edits a memory block")
+
+    async def call(
+        self,
+        _agent_state: AgentState | None = None,
+        **arguments: Any,  # noqa: ANN401  # as the model writes them
+    ) -> ToolChunk:
+        """Edit it; what is wrong is said, and the reply goes on."""
+        seen = None if self._key is None or _agent_state is None else read_ledger(_agent_state, self._key).blocks
+        text, is_done = await self._blocks.edit(self._tool, arguments, seen)
+        return said(text) if is_done else failed(text)
+
+
 def create_memory_tools(
     memory: ReMe, *, user_name: str | None = None, top_k: int = 5, names: Sequence[str] = (SEARCH_TOOL, RELOAD_TOOL)
 ) -> list[ToolBase]:
@@ -143,7 +177,8 @@ def create_memory_tools(
         memory: Where they read; it stays open.
         user_name: Whose memory; None: `default`. No argument of a model's changes that.
         top_k: How many memories a search returns unless the model says otherwise.
-        names: Some of `memory_search`, `add_memory` and `reload_context`.
+        names: Some of `memory_search`, `add_memory`, `reload_context`, `memory_insert`, `memory_replace` and
+            `memory_rethink`.
 
     Raises:
         ConfigurationError: A name of no tool, or something else than a `ReMe`.
@@ -155,7 +190,9 @@ def create_memory_tools(
         ADD_TOOL: AddMemoryTool(opened, user_id=user_id),
         RELOAD_TOOL: ReloadContext(opened, user_id=user_id),
     }
-    if isinstance(names, str) or not set(names) <= set(made):
-        msg = f"names: wanted some of {', '.join(made)}, found {shown(names)}"
+    if isinstance(names, str) or not set(names) <= {*made, *BLOCK_TOOLS}:
+        msg = f"names: wanted some of {', '.join([*made, *BLOCK_TOOLS])}, found {shown(names)}"
         raise ConfigurationError(msg)
+    blocks = UserBlocks(not set(names).isdisjoint(BLOCK_TOOLS), opened, user_id=user_id)
+    made |= {tool.name: BlockTool(blocks, tool) for tool in blocks.tools()}
     return [tool for name, tool in made.items() if name in names]

@@ -35,6 +35,7 @@ from reme_core.tools import (
     ReadMetaMemoryOp,
     VectorRetrieveMemoryOp,
 )
+from reme_core.tools.prompt_blocks import block_tools
 
 _HANDS_OFF = "hands_off"
 _NOTHING = (
@@ -206,6 +207,7 @@ class ReMyAgentV1Op(ReMeRetrieveAgentV1Op):
         *,
         enable_tool_memory: bool = True,
         enable_identity_memory: bool = True,
+        enable_memory_blocks: bool = False,
     ) -> None:
         """Keep the options.
 
@@ -213,9 +215,15 @@ class ReMyAgentV1Op(ReMeRetrieveAgentV1Op):
             options: See `AgentOptions`.
             enable_tool_memory: Show the targets of memories about tools as well.
             enable_identity_memory: Show what the assistant itself is.
+            enable_memory_blocks: Have the tools that edit memory blocks.
         """
         self.enable_identity_memory = enable_identity_memory
+        self.enable_memory_blocks = enable_memory_blocks
         super().__init__(options, enable_tool_memory=enable_tool_memory)
+
+    def build_tools(self) -> Sequence[Tool]:
+        """Build searching memories and reading blocks, and editing memory blocks."""
+        return [*super().build_tools(), *(block_tools() if self.enable_memory_blocks else ())]
 
     async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
         """Read the identity and the targets that there are, and hand on what was found."""

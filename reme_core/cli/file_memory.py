@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.options import CommonOptions, NoEmbedding, with_common_options
 from reme_core.cli.output import Output, counted, listed
-from reme_core.errors import ConflictError, InvalidInputError, StoreAccessError
+from reme_core.errors import ConflictError, InvalidInputError, NotFoundError, ReMeError
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -29,6 +29,16 @@ if TYPE_CHECKING:
 files = typer.Typer(name="files", no_args_is_help=True, help="Keep a user's memory as Markdown files in a folder.")
 
 _MOST_LINES = 50
+
+
+class NoFolderError(NotFoundError):
+    """A path is no folder of files; looking must not make one."""
+
+    def __init__(self, root: str) -> None:
+        """Name the path."""
+        ReMeError.__init__(self, f"{root!r} is no folder of files yet: reme files init makes it one")
+        self.missing = (root,)
+
 
 Root: TypeAlias = Annotated[str, typer.Argument(metavar="FOLDER", help="The folder of the files.")]
 
@@ -44,6 +54,7 @@ async def init(where: CommonOptions, output: Output, root: Root, *, no_embedding
 @with_common_options
 async def rebuild(where: CommonOptions, output: Output, root: Root, *, no_embedding: NoEmbedding = False) -> int:
     """Index all files anew, as after the database was lost; the files say what holds."""
+    _there(root)
     return await _sync(where, output, root, with_embedding=not no_embedding, rebuild=True)
 
 
@@ -86,6 +97,7 @@ async def check(where: CommonOptions, output: Output, root: Root) -> int:
 @with_common_options
 async def watch(where: CommonOptions, output: Output, root: Root, *, no_embedding: NoEmbedding = False) -> int:
     """Take over changes of both sides until Ctrl-C."""
+    _there(root)
     async with _opened(where, root, with_embedding=not no_embedding, watch=True) as opened, opened:
         if not opened.is_watching:
             msg = f"{root!r} is watched by another process, which takes over what changes: nothing is to be done here"
@@ -298,10 +310,9 @@ def _folder(root: str) -> Path:
 
 
 def _there(root: str) -> None:
-    """Refuse to look where no folder was ever made (StoreAccessError)."""
+    """Refuse to look where no folder was ever made (NoFolderError)."""
     if not (_folder(root) / ".reme" / "folder.json").is_file():
-        msg = f"{root!r} is no folder of files yet: reme files init makes it one"
-        raise StoreAccessError(msg)
+        raise NoFolderError(root)
 
 
 async def _sync(where: CommonOptions, output: Output, root: str, *, with_embedding: bool, rebuild: bool) -> ExitCode:

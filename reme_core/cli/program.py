@@ -17,6 +17,7 @@ from typer.main import get_command
 
 from reme_core import __version__
 from reme_core.cli import (
+    blocks,
     brief,
     changes,
     chat,
@@ -91,6 +92,7 @@ for _name, _command in (
 ):
     app.command(_name)(_command)
 app.add_typer(file_memory.files)
+app.add_typer(blocks.blocks, name="block")
 app.add_typer(keys.keys, name="keys")
 
 

@@ -157,7 +157,7 @@ class ConversationMethods:
             token_budget=token_budget,
             min_score=None if min_score is None else inputs.read_share(min_score, "min_score"),
             layers=inputs.read_layers(layers),
-            types=inputs.read_types(memory_type),
+            types=inputs.read_searched_types(memory_type),
             targets=inputs.read_targets(memory_target),
             metadata=inputs.read_metadata_filter(metadata),
             session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
@@ -187,6 +187,7 @@ class ConversationMethods:
     ) -> ChatReply:
         """Talk with ReMy, who knows what this user's memory holds, and keep the turn.
 
+        The user's memory blocks, where there are any, stand in each prompt as they are then, and ReMy may edit them.
         The turn is on disk when this returns; memories are made of it in the background.
 
         Args:
@@ -200,20 +201,21 @@ class ConversationMethods:
             ConfigurationError: There is no chat model.
             ModelError: The model failed; nothing was kept.
         """
-        from reme_core.agents import AgentOptions, ReMyAgentV1Op
+        from reme_core.agents import AgentOptions
         from reme_core.recall.agentic_retriever import Chat
 
         if self._ports.llm is None:
             raise ConfigurationError(missing_model_message("chat"))
         await self._work.recover()
         chat = Chat(
-            agent=ReMyAgentV1Op(AgentOptions(language=self._language)),
+            options=AgentOptions(language=self._language),
             model=self._ports.llm,
             store=self._ports.store,
             embedder=self._embedder,
             clock=self._clock,
             summarizer=self._summarizer,
             retriever=self._runtime.simple_retriever(),
+            blocks=self._blocks,
             zone=self._runtime.zone,
         )
         session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from reme_core.remember.summarizer import VerbatimSummarizer
     from reme_core.retrieval.resting_embedder import RestingEmbedder
     from reme_core.steps.costs import CostBook
+    from reme_core.steps.memory_blocks import BlockWrite, MemoryBlocks
     from reme_core.stores import SqlDatabase
     from reme_core.text import Language
     from reme_core.working.ports import WorkingPorts
@@ -76,6 +77,11 @@ class MemoryParts(Protocol):
     def _learning(self) -> LearningService: ...
 
     def _working_ports(self) -> WorkingPorts: ...
+
+    @property
+    def _blocks(self) -> MemoryBlocks: ...
+
+    def _block_write(self, reason: object) -> BlockWrite: ...
 
     @property
     def database(self) -> SqlDatabase: ...  # noqa: D102  # described where it is

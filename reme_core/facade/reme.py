@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Never, Self
 from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
 from reme_core.facade.conversation import ConversationMethods
 from reme_core.facade.memories import MemoryMethods
+from reme_core.facade.memory_blocks import MemoryBlockMethods
 from reme_core.facade.messages import JobMethods, MessageMethods, OffloadMethods
 from reme_core.facade.parts import UNSET, AdapterSupport, MakesSync, Settings, Unset, check_kind, log_failed_close
 from reme_core.facade.tasks import TaskMethods, ToolMethods
 from reme_core.facade.transfer import EmbeddingMethods, TransferMethods
 from reme_core.facade.working_memory import WorkingMemoryMethods
-from reme_core.schema import UTC_NAME, Scope, SummaryResult, make_scope, read_zone
+from reme_core.schema import UTC_NAME, MemoryBlock, Scope, SummaryResult, make_scope, read_zone
 from reme_core.schema.checks import not_among
 from reme_core.steps import user_input as inputs
 from reme_core.steps.user_input import missing_model_message
@@ -52,6 +53,7 @@ _LOG = logging.getLogger("reme")
 class ReMe(
     ConversationMethods,
     MemoryMethods,
+    MemoryBlockMethods,
     MessageMethods,
     JobMethods,
     TaskMethods,
@@ -334,9 +336,11 @@ class ReMe(
             retriever.bind_retriever(self._runtime) if isinstance(retriever, BindsRetriever) else retriever
         )
 
-    def tool_context(self, *, user_id: str | None = None, shared: bool = False) -> ToolContext:
-        """Return a context in which the tools of `reme_core.tools` work on one scope, outside an agent."""
-        from reme_core.ports import ToolContext
+    def tool_context(
+        self, *, user_id: str | None = None, shared: bool = False, blocks: Iterable[MemoryBlock] = ()
+    ) -> ToolContext:
+        """Return a context in which tools work on one scope, outside an agent; the prompt shows these memory blocks."""
+        from reme_core.ports import RunTrace, ToolContext
 
         return ToolContext(
             scope=self._scope(user_id, shared=shared),
@@ -344,6 +348,8 @@ class ReMe(
             embedder=self._embedder,
             model=self._ports.llm,
             clock=self._clock,
+            token_counter=self._runtime.counter,
+            trace=RunTrace(shown_blocks={block.label: block.revision for block in blocks}),
         )
 
     @property

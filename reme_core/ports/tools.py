@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from reme_core.errors import ReMeError
 from reme_core.ports.memory_store import Target
-from reme_core.ports.models import ChatModel, Clock, Embedder
+from reme_core.ports.models import ChatModel, Clock, Embedder, TokenCounter
 from reme_core.ports.store import Store
 from reme_core.schema import Hit, MemoryType, Message, Scope, Source, Usage, new_id
 
@@ -39,6 +39,7 @@ class RunTrace:
         usage: What sub-agents, embeddings and failed runs have cost; what a finished run's own model calls have cost
             is in its result.
         degraded: What failed and was done without, in the order of failing.
+        shown_blocks: The memory blocks that a model was shown, by label, with their revisions.
     """
 
     hits: list[Hit] = field(default_factory=list)
@@ -48,6 +49,7 @@ class RunTrace:
     nothing: list[str] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     degraded: dict[str, None] = field(default_factory=dict)
+    shown_blocks: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,7 @@ class ToolContext:
         embedder: Gives vectors to what is written and asked; None leaves both to their words.
         model: The chat model of agents that were given none.
         clock: Tells the time.
+        token_counter: Counts the tokens of memory blocks; None estimates them by characters.
         run_id: The run that writes carry.
         author: Who writes: the name of an agent.
         memory_type: The type that the call is about. None: any, where the tool's arguments choose.
@@ -79,6 +82,7 @@ class ToolContext:
     embedder: Embedder | None = None
     model: ChatModel | None = None
     clock: Clock
+    token_counter: TokenCounter | None = None
     run_id: str = field(default_factory=new_id)
     author: str = "agent"
     memory_type: MemoryType | None = None

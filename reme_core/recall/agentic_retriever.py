@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 
-from reme_core.agents import ReMyAgentV1Op
+from reme_core.agents import AgentOptions, ReMyAgentV1Op
 from reme_core.ports import (
     AgentTask,
     ChatModel,
+    ChatRequest,
+    ChatResult,
     Clock,
     Embedder,
     FindMessages,
@@ -19,6 +22,7 @@ from reme_core.ports import (
     RetrieveRequest,
     RunTrace,
     Store,
+    StreamingChatModel,
     Summarizer,
     SummaryRequest,
     Target,
@@ -30,6 +34,7 @@ from reme_core.recall.simple_retriever import SimpleRetriever
 from reme_core.remember.summarizer import since
 from reme_core.schema import ChatReply, Hit, Message, RetrieveResult, Scope, TextBlock
 from reme_core.schema.hits import found_text
+from reme_core.steps.memory_blocks import MemoryBlocks, blocks_text
 from reme_core.steps.targets import read_meta
 
 
@@ -118,28 +123,69 @@ _NOTES_TOKENS = 1024
 _HISTORY = 20
 
 
+@dataclass(frozen=True, slots=True)
+class ModelWithBlocks:
+    """A chat model that is shown memory blocks behind the system prompt, as they are at each call.
+
+    There they stay what an endpoint has cached of the prompt, until one is edited.
+
+    Attributes:
+        model: The model.
+        read: Returns the blocks as a text; empty for none.
+    """
+
+    model: ChatModel
+    read: Callable[[], Awaitable[str]]
+
+    async def chat(self, request: ChatRequest) -> ChatResult:
+        """Answer a request; see `ChatModel.chat`."""
+        return await self.model.chat(await self._with_blocks(request))
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatResult, None]:
+        """Answer in pieces, or at once where the model can't stream; see `StreamingChatModel.stream`."""
+        request = await self._with_blocks(request)
+        if isinstance(self.model, StreamingChatModel):
+            async with aclosing(self.model.stream(request)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        else:
+            result = await self.model.chat(request)
+            yield result.message.text
+            yield result
+
+    async def _with_blocks(self, request: ChatRequest) -> ChatRequest:
+        text = await self.read()
+        if not text:
+            return request
+        [system, *rest] = request.messages
+        blocks = Message(role="user", content=(TextBlock(text=text),))
+        return replace(request, messages=(system, blocks, *rest))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
     """Talks with a user.
 
     Attributes:
-        agent: Who talks.
+        options: Of the agent that talks.
         model: Its model.
         store: What it knows, what was said, and what left contexts.
         embedder: Embeds its searches; None searches by words.
         clock: Tells the time.
         summarizer: Keeps the turn.
         retriever: Finds what the person speaks of before the agent is asked; calls no model.
+        blocks: The memory blocks that stand in its prompts.
         zone: Where the person is: times are shown in it.
     """
 
-    agent: ReMyAgentV1Op
+    options: AgentOptions
     model: ChatModel
     store: Store
     embedder: Embedder | None
     clock: Clock
     summarizer: Summarizer
     retriever: Retriever
+    blocks: MemoryBlocks
     zone: tzinfo = UTC
 
     async def turn(self, scope: Scope, text: str, session_id: str, on_text: Callable[[str], None] | None) -> ChatReply:
@@ -152,18 +198,27 @@ class Chat:
         found = await self.retriever.retrieve(scope, RetrieveRequest(query=text, token_budget=_NOTES_TOKENS, now=asked))
         hits = _not_shown(found.results, earlier)
         trace = RunTrace()
+
+        async def read_blocks() -> str:
+            held = await self.blocks.list(scope)
+            trace.shown_blocks.update({block.label: block.revision for block in held})
+            return blocks_text(held)
+
+        has_blocks = bool(await read_blocks())
+        agent = ReMyAgentV1Op(self.options, enable_memory_blocks=has_blocks)
         context = ToolContext(
             scope=scope,
             store=self.store,
             embedder=self.embedder,
-            model=self.model,
+            model=ModelWithBlocks(self.model, read_blocks) if has_blocks else self.model,
             clock=self.clock,
-            author=self.agent.name,
+            token_counter=self.blocks.counter,
+            author=agent.name,
             zone=self.zone,
             trace=trace,
         )
         task = AgentTask(workspace_id=scope.memory_space, query=text, messages=earlier, notes=found_text(hits))
-        result = await self.agent.run(task, context, on_text=on_text)
+        result = await agent.run(task, context, on_text=on_text)
         turn = (_message("user", text, asked), _message("assistant", result.answer, self.clock.now()))
         kept = await self.summarizer.summarize(
             scope, SummaryRequest(session_id=session_id, messages=turn, ends_session=False, background=True)

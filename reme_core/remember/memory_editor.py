@@ -12,9 +12,10 @@ from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundErr
 from reme_core.ports import DeleteMemory, Embedder, PutMemory, Store, WriteBatch
 from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import is_unchanged, replaced
-from reme_core.schema import Event, Memory, Scope, UndoResult, describe, new_id
+from reme_core.schema import NO_VECTORS, Event, Memory, MemoryType, Scope, UndoResult, describe, new_id
 from reme_core.schema.checks import check_numbers, kind_of
 from reme_core.steps.distillation import run_events
+from reme_core.steps.memory_blocks import is_grant
 from reme_core.steps.user_input import check_time_not_future
 
 # What a caller may set; the rest is the scope's, the clock's or the store's.
@@ -94,10 +95,12 @@ class Editor:
             msg = f"update_memory: nothing to change; give some of {', '.join(sorted(_CHANGEABLE))}"
             raise InvalidInputError(msg)
         [before] = await self.store.get(scope, [memory_id])
+        _refuse_block(before)
         fields = {**before.model_dump(), **changes, "updated_at": at}
         for name in {"valid_from", "valid_to"} & changes.keys():
             fields[f"{name}_precision"] = changes.get(f"{name}_precision")
         memory = _memory(fields, "memory")
+        _refuse_block(memory)
         expected = before.revision if expected_revision is None else expected_revision
         if memory.index_text == before.index_text:  # the vector stays as well, so no model is needed
             put = PutMemory(memory=memory, expected_revision=expected)
@@ -174,7 +177,15 @@ def _draft(scope: Scope, fields: object, place: int, at: datetime) -> Memory:
         raise InvalidInputError(msg)
     given = {name: value for name, value in fields.items() if value is not None}
     whole = {**given, **scope.model_dump(), "created_at": at, "updated_at": at}
-    return _memory(whole, f"memories[{place}]")
+    return _refuse_block(_memory(whole, f"memories[{place}]"))
+
+
+def _refuse_block(memory: Memory) -> Memory:
+    """Return what is no memory block: of these, limits and grants would not be looked at (InvalidInputError)."""
+    if memory.memory_type is MemoryType.BLOCK:
+        msg = f"memory_type: {memory.memory_target!r} is a memory block: use set_memory_block, which keeps its limit"
+        raise InvalidInputError(msg)
+    return memory
 
 
 def _memory(fields: Mapping[str, object], where: str) -> Memory:
@@ -195,6 +206,7 @@ async def undo_run(store: Store, embedder: Embedder | None, scope: Scope, run_id
 
     Raises:
         RunNotFoundError: Nothing in this scope was changed by such a run.
+        InvalidInputError: It gave or took the grant of a memory block, which is not the user's to put back.
         ConflictError: Something else has changed one of the memories since; nothing was undone.
     """
     changes: dict[str, list[Event]] = {}
@@ -206,6 +218,9 @@ async def undo_run(store: Store, embedder: Embedder | None, scope: Scope, run_id
     restored: list[tuple[Memory, int]] = []
     for memory_id, events in changes.items():
         before, after = events[0].before, events[-1].after
+        if any(is_grant(state) for event in events for state in (event.before, event.after)):
+            msg = f"run {run_id!r} is a grant: give it by grant_memory_block, or take it back by revoke_memory_block"
+            raise InvalidInputError(msg)
         present = await _find(store, scope, memory_id)
         revision = 0 if present is None else present.revision
         if not _is_same(present, after):
@@ -262,15 +277,17 @@ def _is_same(present: Memory | None, after: Memory | None) -> bool:
 
 
 async def _puts(embedder: Embedder | None, restored: Sequence[tuple[Memory, int]], at: datetime) -> list[PutMemory]:
-    memories = [memory.model_copy(update={"updated_at": at}) for memory, _ in restored]
-    vectors = await vectors_or_none(embedder, [memory.index_text for memory in memories])
+    memories = [(memory.model_copy(update={"updated_at": at}), revision) for memory, revision in restored]
+    searched = [memory for memory, _ in memories if memory.memory_type not in NO_VECTORS]
+    found = await vectors_or_none(embedder, [memory.index_text for memory in searched])
+    vectors = {memory.memory_id: vector for memory, vector in zip(searched, found, strict=True)}
     return [
         PutMemory(
             memory=memory,
-            vector=vector,
-            wants_vector=embedder is not None,
+            vector=vectors.get(memory.memory_id),
+            wants_vector=embedder is not None and memory.memory_id in vectors,
             expected_revision=revision,
             on_duplicate="raise",
         )
-        for memory, vector, (_, revision) in zip(memories, vectors, restored, strict=True)
+        for memory, revision in memories
     ]

@@ -38,6 +38,7 @@ from reme_core.rules.plan import beside as beside
 from reme_core.rules.plan import check_batch as check_batch
 from reme_core.rules.plan import check_vector as check_vector
 from reme_core.rules.plan import claim_of as claim_of
+from reme_core.rules.plan import claimed_content as claimed_content
 from reme_core.rules.plan import claims_of as claims_of
 from reme_core.rules.plan import ids_of as ids_of
 from reme_core.rules.plan import kept_by_updates as kept_by_updates

@@ -24,7 +24,7 @@ NORM_TOLERANCE = 1e-2
 
 
 class Claim(NamedTuple):
-    """What only one current memory of a scope may have."""
+    """What only one current memory of a scope may have; `content` is that of `claimed_content`."""
 
     memory_type: MemoryType
     memory_target: str
@@ -104,7 +104,12 @@ def claim_of(memory: Memory) -> Claim | None:
     """Return what a memory claims for itself alone; None for one that was replaced."""
     if not memory.is_current:
         return None
-    return Claim(memory.memory_type, memory.memory_target, normalise_content(memory.content))
+    return Claim(memory.memory_type, memory.memory_target, normalise_content(claimed_content(memory)))
+
+
+def claimed_content(memory: Memory) -> str:
+    """Return the text that no other current memory of the type and target may have: for a block, there is no other."""
+    return "" if memory.memory_type is MemoryType.BLOCK else memory.content
 
 
 def claims_of(batch: WriteBatch) -> set[Claim]:

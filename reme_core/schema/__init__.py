@@ -41,12 +41,14 @@ from reme_core.schema.jobs import JobState as JobState
 from reme_core.schema.mapping import Cost as Cost
 from reme_core.schema.mapping import Usage as Usage
 from reme_core.schema.memories import NO_STATEMENTS as NO_STATEMENTS
+from reme_core.schema.memories import NO_VECTORS as NO_VECTORS
 from reme_core.schema.memories import STATEMENTS as STATEMENTS
 from reme_core.schema.memories import Event as Event
 from reme_core.schema.memories import EventKind as EventKind
 from reme_core.schema.memories import Memory as Memory
 from reme_core.schema.memories import MemoryType as MemoryType
 from reme_core.schema.memories import Source as Source
+from reme_core.schema.memory_blocks import MemoryBlock as MemoryBlock
 from reme_core.schema.messages import EXTRACTIVE as EXTRACTIVE
 from reme_core.schema.messages import Block as Block
 from reme_core.schema.messages import ContentBlock as ContentBlock

@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from reme_core.schema.checks import Id, Metadata, Text, copy_json
 from reme_core.schema.mapping import told_fields
+from reme_core.schema.memory_blocks import check_block
 from reme_core.schema.scope import Scope, new_id
 from reme_core.schema.times import (
     PartialTime,
@@ -49,8 +50,9 @@ class MemoryType(StrEnum):
     """What a memory is about. `history` is a block seen as a memory; `meta` an entry of the routing table.
 
     A `meta` memory says that there is a target ("personal/Alice") and what it is about, a `passage` is a piece of a
-    file that a person keeps; they are no statements, and only those who ask for them by name see them. `self` and
-    `task`, older names of identity and procedural, are read as these.
+    file that a person keeps, a `block` a text that stands in prompts under a label; they are no statements, and only
+    those who ask for them by name see them. `self` and `task`, older names of identity and procedural, are read as
+    these.
     """
 
     IDENTITY = "identity"
@@ -61,6 +63,7 @@ class MemoryType(StrEnum):
     HISTORY = "history"
     META = "meta"
     PASSAGE = "passage"
+    BLOCK = "block"
 
     @classmethod
     def _missing_(cls, value: object) -> MemoryType | None:
@@ -68,8 +71,11 @@ class MemoryType(StrEnum):
         return {"self": cls.IDENTITY, "task": cls.PROCEDURAL}.get(value) if isinstance(value, str) else None
 
 
-NO_STATEMENTS = frozenset({MemoryType.META, MemoryType.PASSAGE})
+NO_STATEMENTS = frozenset({MemoryType.META, MemoryType.PASSAGE, MemoryType.BLOCK})
 """Types that only those see who ask for them by name."""
+
+NO_VECTORS = frozenset({MemoryType.META, MemoryType.BLOCK})
+"""Types that are read whole and never searched, so that they get no vector."""
 
 STATEMENTS = tuple(kind for kind in MemoryType if kind not in NO_STATEMENTS)
 """The other types: what `auto` means to those who search or list."""
@@ -97,7 +103,7 @@ class Memory(BaseModel):
         user_id: See `Scope`.
         memory_type: See `MemoryType`.
         memory_target: Whom or what it is about inside the scope.
-        content: The statement.
+        content: The statement; of a `block` its text, which may be empty.
         when_to_use: What to match a query on, beside the content; empty means the content alone.
         observed_at: When it was said; the creation time unless given.
         valid_from: Since when it holds. A text such as `2023`, `2023-01` or `2023-01-05` is the first moment of that
@@ -167,7 +173,9 @@ class Memory(BaseModel):
     @model_validator(mode="after")
     def _meaningful(self) -> Memory:
         Scope(memory_space=self.memory_space, user_id=self.user_id)
-        if not self.content.strip():
+        if self.memory_type is MemoryType.BLOCK:
+            check_block(self.memory_target, self.metadata)
+        elif not self.content.strip():
             msg = "content is empty: a memory is a statement"
             raise ValueError(msg)
         if self.valid_to is not None and not may_end(self.valid_from, self.valid_to, self.valid_to_precision):

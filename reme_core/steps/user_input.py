@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from reme_core.errors import ConfigurationError, InvalidInputError, UnsupportedFilterError
 from reme_core.schema import Layer, MemoryType, Message, bounded_query, parse_time, read_zone, shown
 from reme_core.schema.checks import check_id, check_numbers, check_text, is_whole_64, kind_of
+from reme_core.schema.memory_blocks import MAX_DESCRIPTION_CHARS, MAX_LIMIT_TOKENS, check_label
 
 if TYPE_CHECKING:
     from reme_core.ports import OnConflict, Scalar
@@ -70,6 +71,15 @@ def read_types(value: object) -> tuple[MemoryType, ...] | None:
         return None
     items = [value] if isinstance(value, str) or not isinstance(value, Iterable) else value
     return _some(tuple(read_type(item) for item in items), "memory_type")
+
+
+def read_searched_types(value: object) -> tuple[MemoryType, ...] | None:
+    """Read `memory_type` of a search, as `read_types`; of memory blocks, a shared one is seen by a grant alone."""
+    types = read_types(value)
+    if types is not None and MemoryType.BLOCK in types:
+        msg = "memory_type: 'block' is not searched: memory_blocks lists the memory blocks of a user"
+        raise InvalidInputError(msg)
+    return types
 
 
 def _some(items: tuple[T, ...], name: str) -> tuple[T, ...]:
@@ -198,6 +208,25 @@ def read_bounded_text(value: object, name: str, most: int) -> str:
 def read_instructions(value: object, name: str = "instructions") -> str:
     """Read instructions; None and blanks are none (InvalidInputError)."""
     return read_bounded_text("" if value is None else value, name, MAX_INSTRUCTIONS_CHARS)
+
+
+def read_label(value: object) -> str:
+    """Read the label of a memory block (InvalidInputError)."""
+    return _checked(check_label, _string(value, "label"), "label")
+
+
+def read_description(value: object) -> str:
+    """Read what a memory block is for (InvalidInputError)."""
+    return read_bounded_text(value, "description", MAX_DESCRIPTION_CHARS)
+
+
+def read_token_limit(value: object) -> int:
+    """Read how many tokens the text of a memory block may have (InvalidInputError)."""
+    tokens = read_count(value, "limit_tokens")
+    if tokens > MAX_LIMIT_TOKENS:
+        msg = f"limit_tokens: at most {MAX_LIMIT_TOKENS} are allowed, found {tokens}: a block stands in every prompt"
+        raise InvalidInputError(msg)
+    return tokens
 
 
 def read_flag(value: object, name: str) -> bool:

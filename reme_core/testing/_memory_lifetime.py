@@ -17,7 +17,7 @@ from reme_core.ports import (
     PutMemory,
     Store,
 )
-from reme_core.schema import Event, Memory, new_id
+from reme_core.schema import Event, Memory, MemoryType, new_id
 from reme_core.testing._memory_writes import add, everything
 from reme_core.testing.store_values import (
     ALICE,
@@ -60,6 +60,26 @@ class MemoryConcurrency:
 
         assert sum(await at_once(*(attempt() for _ in range(TASKS)))) == 1
         assert len(await everything(store)) == 1
+
+    async def test_of_many_memory_blocks_of_one_label_at_once_there_is_one_whatever_they_say(
+        self, store: Store
+    ) -> None:
+        async def attempt(text: str) -> bool:
+            block = memory(text, memory_type=MemoryType.BLOCK, target="human")
+            try:
+                await add(store, PutMemory(memory=block, on_duplicate="raise"))
+            except ConflictError:
+                return False
+            return True
+
+        assert sum(await at_once(*(attempt(f"text {n}" if n else "") for n in range(TASKS)))) == 1
+        [held] = await everything(store)
+        await add(store, memory("another label", memory_type=MemoryType.BLOCK, target="persona"))
+        [edited] = await store.put(ALICE, batch(changed(held, {"content": ""})))
+        assert (edited.content, edited.revision) == ("", 2)
+        assert await store.count_targets(ALICE) == {}
+        blocks = MemoryFilter(types=(MemoryType.BLOCK,), targets=("human",))
+        assert (await store.list_memories(ALICE, ListMemories(filter=blocks))).memories == (edited,)
 
     async def test_many_distinct_adds_at_once_are_all_kept(self, store: Store) -> None:
         await at_once(

@@ -20,6 +20,7 @@ from reme_core.tools.history import (
     RetrieveMessageOp,
     TimeAwareRetrieveOp,
 )
+from reme_core.tools.memory_blocks import MemoryInsertOp, MemoryReplaceOp, MemoryRethinkOp
 from reme_core.tools.meta import (
     AddMetaMemoryOp,
     ReadIdentityMemoryOp,
@@ -44,6 +45,9 @@ __all__ = [
     "DraftStore",
     "FunctionTool",
     "HandsOffOp",
+    "MemoryInsertOp",
+    "MemoryReplaceOp",
+    "MemoryRethinkOp",
     "NoArguments",
     "ReadHistoryMemoryOp",
     "ReadIdentityMemoryOp",

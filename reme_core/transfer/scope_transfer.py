@@ -35,6 +35,7 @@ from reme_core.ports import (
 from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import settle_equal
 from reme_core.schema import (
+    NO_VECTORS,
     STATEMENTS,
     Block,
     DumpedLibrary,
@@ -48,6 +49,7 @@ from reme_core.schema import (
     TransferCounts,
     utc_now,
 )
+from reme_core.steps.memory_blocks import is_grant
 from reme_core.steps.message_lines import all_pages, find_all, pieces_of
 from reme_core.transfer.json_lines import NoteDraft, unnoted
 from reme_core.transfer.transfer_file import Contents, ScopeLine, file_lines, read_scope, refusal, write_file
@@ -267,8 +269,9 @@ async def _import_messages(
 
 
 async def _import_memories(store: Store, embedder: Embedder | None, scope: Scope, items: Sequence[Memory]) -> None:
-    fresh = await _unknown(store, scope, items)
-    statements = [memory for memory in fresh if memory.memory_type is not MemoryType.META]  # only these have vectors
+    # A grant is the application's to give: an old export would bring back one that was revoked.
+    fresh = [memory for memory in await _unknown(store, scope, items) if not is_grant(memory)]
+    statements = [memory for memory in fresh if memory.memory_type not in NO_VECTORS]
     found = await vectors_or_none(embedder, [memory.index_text for memory in statements])
     vectors = {memory.memory_id: vector for memory, vector in zip(statements, found, strict=True)}
     puts = [
@@ -277,6 +280,7 @@ async def _import_memories(store: Store, embedder: Embedder | None, scope: Scope
             vector=vectors.get(memory.memory_id),
             wants_vector=embedder is not None and memory.memory_id in vectors,
             expected_revision=0,
+            on_duplicate="raise" if memory.memory_type is MemoryType.BLOCK else "existing",  # one has other words
         )
         for memory in fresh
     ]

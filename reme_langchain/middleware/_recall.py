@@ -98,7 +98,7 @@ def key_of(hit: Hit) -> str:
 
 
 def with_block(request: ModelRequest[ContextT], block: str | None) -> ModelRequest[ContextT]:
-    """Put the frozen block at the end of the system prompt."""
+    """Put a text at the end of the system prompt."""
     if not block:
         return request
     system = request.system_message

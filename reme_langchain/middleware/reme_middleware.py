@@ -21,7 +21,7 @@ from langchain.agents.middleware.types import (
     ResponseT,
 )
 from langchain.tools import ToolRuntime
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
@@ -31,6 +31,8 @@ from reme_core import ContextLimits, EventLoopThread
 from reme_core.adapting import RELOAD_TOOL, Appends
 from reme_core.errors import ConfigurationError, StoreClosedError, StoreError
 from reme_core.schema import Message, shown
+from reme_core.tools.prompt_blocks import PromptBlocks
+from reme_langchain._block_tools import BlockEditor, revision_note
 from reme_langchain._opening import ClosedOnExit, MemoryOrPath, open_memory
 from reme_langchain._owner import Owner, check_owner
 from reme_langchain._place import (
@@ -85,6 +87,7 @@ class ReMeMiddleware(ClosedOnExit, AgentMiddleware[ReMeState[ResponseT], Context
         compact: Compact | None = None,
         offload: Offload | None = _DEFAULT_OFFLOAD,
         tools: Collection[str] = ("search_memory", RELOAD_TOOL),
+        memory_blocks: bool | Sequence[str] = False,
         name: str | None = None,
     ) -> None:
         """Keep the settings.
@@ -98,6 +101,9 @@ class ReMeMiddleware(ClosedOnExit, AgentMiddleware[ReMeState[ResponseT], Context
             offload: Which tool results are put on disk; None: none.
             tools: What the model may call: `search_memory`, `save_memory`, `update_memory`, `forget_memory`,
                 `reload_context`.
+            memory_blocks: Show the model the user's memory blocks at the end of the system prompt, as they are at each
+                call, and let it edit them by `memory_insert`, `memory_replace` and `memory_rethink`: True for all, or
+                the labels of some.
             name: Tells several of one agent apart.
 
         Raises:
@@ -113,6 +119,7 @@ class ReMeMiddleware(ClosedOnExit, AgentMiddleware[ReMeState[ResponseT], Context
         self._recall, self._capture, self._offload = recall, capture, offload
         self._has_begun = False
         self._loop = EventLoopThread(self)
+        self._blocks = PromptBlocks(memory_blocks)
         self._compaction = None if compact is None else ContextCompactor(self._memory, compact)
         self._appends = Appends(self._name, end_s=_CLOSE_S if capture is None else capture.close_s)
         self.state_schema = ReMeState
@@ -181,17 +188,15 @@ class ReMeMiddleware(ClosedOnExit, AgentMiddleware[ReMeState[ResponseT], Context
         request: ModelRequest[ContextT],
         handler: Callable[[ModelRequest[ContextT]], ModelResponse[ResponseT]],
     ) -> ModelResponse[ResponseT] | AIMessage | ExtendedModelResponse[ResponseT]:
-        """Compact the context where it is over its budget, in the request and in the thread."""
+        """Show the memory blocks; compact the context where it is over its budget, in the request and in the thread."""
         place = self._place(request.state, request.runtime)
         request = with_block(request, place.notes.get(BLOCK))
-        if self._compaction is None:
+        if self._compaction is None and not self._blocks:
             return handler(request)
         with internal_calls():
-            fitted, notes = self._loop.run(self._fit(self._compaction, request, place))
-        if fitted is None:
-            return handler(request)
-        answer = handler(request.override(messages=fitted.messages))
-        return with_update(answer, fitted.update, notes) if fitted.update else answer
+            request, update, notes = self._loop.run(self._prepare(request, place))
+        answer = handler(request)
+        return with_update(answer, update, notes) if update or notes else answer
 
     async def awrap_model_call(
         self,
@@ -201,14 +206,10 @@ class ReMeMiddleware(ClosedOnExit, AgentMiddleware[ReMeState[ResponseT], Context
         """Do what `wrap_model_call` does."""
         place = self._place(request.state, request.runtime)
         request = with_block(request, place.notes.get(BLOCK))
-        if self._compaction is None:
-            return await handler(request)
         with internal_calls():
-            fitted, notes = await self._fit(self._compaction, request, place)
-        if fitted is None:
-            return await handler(request)
-        answer = await handler(request.override(messages=fitted.messages))
-        return with_update(answer, fitted.update, notes) if fitted.update else answer
+            request, update, notes = await self._prepare(request, place)
+        answer = await handler(request)
+        return with_update(answer, update, notes) if update or notes else answer
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[object]]
@@ -249,6 +250,15 @@ class ReMeMiddleware(ClosedOnExit, AgentMiddleware[ReMeState[ResponseT], Context
         if RELOAD_TOOL in names and (self._offload is not None or self._compaction is not None):
             limits = ContextLimits() if self._compaction is None else self._compaction.limits
             made.append(create_reload_tool(self._memory, self._loop, self._place_of_tool, limits))
+        if self._blocks:
+            editor = BlockEditor(
+                memory=self._memory,
+                blocks=self._blocks,
+                loop=self._loop,
+                owner=self._owner,
+                find_place=self._place_of_tool,
+            )
+            made += editor.tools()
         return made
 
     async def _close_memory(self) -> None:
@@ -299,9 +309,26 @@ class ReMeMiddleware(ClosedOnExit, AgentMiddleware[ReMeState[ResponseT], Context
         notes = await self._capture_now(capture, place, behind(state["messages"], place.notes.get(CAPTURED)))
         return self._update(notes) if notes else None
 
+    async def _prepare(
+        self, request: ModelRequest[ContextT], place: HookContext
+    ) -> tuple[ModelRequest[ContextT], list[BaseMessage], dict[str, object]]:
+        """Return what is sent, and what the thread is told with the answer: messages, and what is noted."""
+        notes: dict[str, str] = {}
+        update: list[BaseMessage] = []
+        if self._blocks:
+            shown = await self._blocks.read(self._memory, place.user_id)
+            request = with_block(request, shown.text)
+            notes = revision_note(shown, place)
+        if self._compaction is not None:
+            fitted, captured = await self._fit(self._compaction, request, place)
+            if fitted is not None:
+                request, update = request.override(messages=fitted.messages), fitted.update
+            notes |= captured
+        return request, update, self._update(notes) if notes else {}
+
     async def _fit(
         self, compaction: ContextCompactor, request: ModelRequest[ContextT], place: HookContext
-    ) -> tuple[CompactedRequest | None, dict[str, object]]:
+    ) -> tuple[CompactedRequest | None, dict[str, str]]:
         """Return what is sent instead, if anything, and what is noted with it."""
         context = ModelContext(messages=request.messages, system=request.system_message, tools=request.tools)
         messages = request.state.get("messages", request.messages)
@@ -315,7 +342,7 @@ class ReMeMiddleware(ClosedOnExit, AgentMiddleware[ReMeState[ResponseT], Context
 
         before = None if self._capture is None else partial(capture_whole, self._capture)
         fitted = await compaction.fit(context, messages, place, before)
-        return fitted, self._update(notes) if notes else {}
+        return fitted, notes
 
     async def _capture_now(
         self, capture: Capture, place: HookContext, messages: Sequence[AnyMessage], *, begins: bool = False

@@ -170,6 +170,7 @@ CALLS: dict[str, tuple[Prepare, Call]] = {
     "update_memory": (said, lambda b: b.memory.update_memory(b.memory_id, user_id=b.user, content="changed")),
     "supersede_memory": (said, lambda b: b.memory.supersede_memory(b.memory_id, "moved", user_id=b.user)),
     "delete_memory": (said, lambda b: b.memory.delete_memory(b.memory_id, user_id=b.user)),
+    "set_memory_block": (said, lambda b: b.memory.set_memory_block("human", "Alice", user_id=b.user)),
     "list_memories": (said, lambda b: b.memory.list_memories(user_id=b.user)),
     "history": (said, lambda b: b.memory.history(b.memory_id, user_id=b.user)),
     "undo": (ran, lambda b: b.memory.undo(f"run-{b.user}", user_id=b.user)),

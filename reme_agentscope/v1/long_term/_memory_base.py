@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 import warnings
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -14,6 +14,7 @@ from agentscope.message import Msg, TextBlock
 from agentscope.model import ChatModelBase
 from agentscope.tool import ToolResponse
 
+from reme_agentscope._shared.memory_blocks import UserBlocks
 from reme_agentscope._shared.memory_kind import (
     LOG,
     CallScope,
@@ -26,6 +27,7 @@ from reme_agentscope._shared.memory_kind import (
 from reme_agentscope._shared.opening import ClosedAtEnd, OpenedMemory, check_kept, failing_note, user_of
 from reme_agentscope._shared.recorded_text import SaidInContext, as_limit, choose, fitting, query_text
 from reme_agentscope.v1.long_term._asking_agent import AskingAgent, asking, watch_replies
+from reme_agentscope.v1.long_term._block_prompt import watch_prompts
 from reme_agentscope.v1.long_term._new_messages import SeenMessages, read_handed_over, text_of
 from reme_agentscope.v1.messages import from_agentscope
 from reme_core import Message
@@ -64,6 +66,7 @@ class LongTermMemory(ClosedAtEnd, LongTermMemoryBase):
         scope: Literal["user", "agent", "run"] = "user",
         min_score: float | None = None,
         token_budget: int | None = None,
+        memory_blocks: bool | Sequence[str] = False,
         **kwargs: Any,  # noqa: ANN401  # AgentScope's signature; what comes here is warned of
     ) -> None:
         """Keep the settings.
@@ -81,11 +84,13 @@ class LongTermMemory(ClosedAtEnd, LongTermMemoryBase):
             scope: `agent`: the memory of this user's `agent_name` alone; `run`: of this `run_name` alone.
             min_score: Leaves out what is found with a lower score, in [0, 1]; memories that answer have 0.5 and more.
             token_budget: What `retrieve` returns has at most so many tokens.
+            memory_blocks: Show the agent the user's memory blocks, as they are at each call of its model: True for all,
+                or the labels of some. Where it has the tools of this memory, it may edit them.
             **kwargs: Not used; each is warned of.
 
         Raises:
             TypeError: A model beside `reme`, which has its own.
-            ConfigurationError: Something else than a `ReMe`, or a scope without the name that it needs.
+            ConfigurationError: Something else than a `ReMe`, a scope without the name that it needs, or no labels.
             InvalidInputError: A user, agent or run name that can't be one.
         """
         super().__init__()
@@ -105,11 +110,14 @@ class LongTermMemory(ClosedAtEnd, LongTermMemoryBase):
         self._min_score = 0.0 if min_score is None else min_score
         self._token_budget = token_budget
         self._memory = OpenedMemory(reme, chat_model=model, embedding_model=embedding_model)
+        self.blocks = UserBlocks(memory_blocks, self._memory, user_id=self._user_id)
         self._session_id = uuid.uuid4().hex if run_name is None else _checked_run(run_name)
         self._handed_over = SeenMessages()
         self._appends = Appends(type(self).__name__, log=LOG)
         self._job_ids: set[str] = set()  # of what follows from talk that was kept here
         watch_replies()
+        if memory_blocks is not False:
+            watch_prompts()
 
     async def record(self, msgs: list[Msg | None], **kwargs: Any) -> None:  # noqa: ANN401  # AgentScope's signature
         """Keep what is new of a talk. Failures are logged and warned of.

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from agentscope.message import Msg
 
 from reme_agentscope._shared.recorded_text import IdLedger, is_injection
+from reme_core.adapting import BLOCK_TOOLS
 
-OWN_TOOLS = frozenset({"record_to_memory", "retrieve_from_memory"})
+OWN_TOOLS = frozenset({"record_to_memory", "retrieve_from_memory", *BLOCK_TOOLS})
 """Calls of these and what they answer are memories already: kept once more, they would be found instead of them."""
 
 _CALLS = frozenset({"tool_use", "tool_result"})

@@ -1,8 +1,9 @@
 """`/v1/chat/completions` and `/v1/models`: requests pass to the model, with memory before and after.
 
 The question is on disk before the model is asked, the answer before the caller is told that it is whole. Headers of a
-request: `X-Reme-Session`, `X-Reme-Budget` (tokens of notes, 800 unless given), `X-Reme-Memory: off`. Those of an
-answer: `X-Reme-Session`, and `X-Reme-Memory`: `notes`, `none` or `degraded; reason=...`.
+request: `X-Reme-Session`, `X-Reme-Budget` (tokens of notes, 800 unless given), `X-Reme-Blocks` (labels of memory
+blocks, or `off`; all unless given), `X-Reme-Memory: off`. Those of an answer: `X-Reme-Session`, and `X-Reme-Memory`:
+`notes`, `none` or `degraded; reason=...`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from reme_core.serve.guard import header_text
 from reme_core.serve.service import Service, principal_of
 
 _NAME_CHARS = 200  # of a model, in the name of a span
-_SESSION, _BUDGET, _MEMORY = "X-Reme-Session", "X-Reme-Budget", "X-Reme-Memory"
+_SESSION, _BUDGET, _BLOCKS, _MEMORY = "X-Reme-Session", "X-Reme-Budget", "X-Reme-Blocks", "X-Reme-Memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ class ChatDoor:
                 raise
             return Turn(problem="messages that the memory can't read")  # the model says what is wrong with them
         principal = principal_of(request)
-        return Turn(ChatMemory(await self.service.memory_of(principal), principal, talk))
+        labels = _read_labels(header_text(request.headers, _BLOCKS))
+        return Turn(ChatMemory(await self.service.memory_of(principal), principal, talk, labels))
 
 
 def chat_routes(service: Service, upstream: Upstream | None, *, keep_alive_s: float = 15.0) -> list[BaseRoute]:
@@ -94,6 +96,12 @@ def _read_body(raw: bytes) -> Mapping[str, JsonValue]:
         msg = "the body is no JSON object: send a request of chat completions, with `model` and `messages`"
         raise InvalidInputError(msg)
     return body
+
+
+def _read_labels(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    return () if text.strip().lower() == "off" else tuple(label for part in text.split(",") if (label := part.strip()))
 
 
 def _read_budget(text: str | None) -> int:

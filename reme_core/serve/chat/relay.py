@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from reme_core.errors import ConfigurationError, InvalidInputError, ModelUnavailableError
 from reme_core.serve.chat.answer import MAX_BYTES, AnswerReader
 from reme_core.serve.chat.remember import ChatMemory, DegradedError
+from reme_core.serve.chat.talk import is_instruction
 from reme_core.serve.chat.upstream import Upstream, returned_headers
 from reme_core.serve.service import until_gone
 from reme_core.telemetry import model_span
@@ -41,24 +42,29 @@ class Turn:
     _is_kept: bool = False
 
     async def begin(self, body: Mapping[str, JsonValue], raw: bytes, budget: int) -> bytes:
-        """Put the question on disk; return the request with what helps before the last message of the user."""
+        """Put the question on disk; return the request with the memory blocks, and what helps before the question."""
         if self.memory is None:
             return raw
-        notes = ""
         try:
             await self.memory.record_question()
         except DegradedError as exc:
             self.problem = exc.reason
+        blocks = await self._asked(self.memory.blocks())
+        notes = await self._asked(self.memory.recall(budget))
+        self.has_notes = bool(blocks or notes)
         try:
-            notes = await self.memory.recall(budget)
+            return _with_notes(body, self.memory.talk.place, blocks, notes) if self.has_notes else raw
+        except RecursionError:
+            self.problem, self.has_notes = "a request that lies too deep for notes", False
+            return raw
+
+    async def _asked(self, text: Awaitable[str]) -> str:
+        """Return what the memory says; "" where it can't be asked, which the caller is told."""
+        try:
+            return await text
         except DegradedError as exc:
             self.problem = exc.reason
-        try:
-            told = _with_notes(body, self.memory.talk.place, notes) if notes else raw
-        except RecursionError:
-            self.problem, notes, told = "a request that lies too deep for notes", "", raw
-        self.has_notes = bool(notes)
-        return told
+            return ""
 
     async def keep(self, reader: AnswerReader) -> None:
         """Put the answer on disk, once; what broke off is marked so."""
@@ -212,13 +218,22 @@ class Relay(Response):
         await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
 
 
-def _with_notes(body: Mapping[str, JsonValue], place: int | None, notes: str) -> bytes:
-    """Return a request with the notes right before the last message of the user: what stands before stays the same."""
+def _with_notes(body: Mapping[str, JsonValue], place: int | None, blocks: str, notes: str) -> bytes:
+    """Return a request with what the memory shows, where what stands before it stays the same from call to call.
+
+    Memory blocks, which rarely change, stand behind the application's instructions; notes, which are others for each
+    question, right before the last message of the user.
+    """
     messages = body["messages"]
     assert isinstance(messages, list)  # noqa: S101  # the talk was read from it
     at = len(messages) if place is None else place
-    note: dict[str, JsonValue] = {"role": "user", "content": notes}
-    return json.dumps({**body, "messages": [*messages[:at], note, *messages[at:]]}).encode()
+    begins = next((place for place, message in enumerate(messages) if not is_instruction(message)), len(messages))
+    shown = [*messages[:begins], *_note(blocks), *messages[begins:at], *_note(notes), *messages[at:]]
+    return json.dumps({**body, "messages": shown}).encode()
+
+
+def _note(text: str) -> list[JsonValue]:
+    return [{"role": "user", "content": text}] if text else []
 
 
 async def _pieces(answer: httpx2.Response) -> AsyncIterator[bytes]:

@@ -15,6 +15,7 @@ from reme_core.schema import Hit, Message, Usage, found_line, found_text
 from reme_core.serve.access import Principal, Right
 from reme_core.serve.chat.talk import Talk
 from reme_core.steps.costs import CostBook
+from reme_core.steps.memory_blocks import blocks_text
 
 _LOG = logging.getLogger("reme.serve")
 
@@ -49,11 +50,13 @@ class ChatMemory:
         memory: The memory of the caller's space.
         principal: Who calls.
         talk: What the request brings.
+        labels: Which memory blocks are shown; None: all that the caller has.
     """
 
     memory: ReMe
     principal: Principal
     talk: Talk
+    labels: tuple[str, ...] | None = None
 
     async def record_question(self) -> None:
         """Put what is new in the talk on disk.
@@ -87,6 +90,17 @@ class ChatMemory:
         told = frozenset(message.message_id for message in self.talk.messages)
         hits = [hit for hit in found.results if hit.reference is None and not hit.stands_in(told)]
         return self._within(hits, budget)
+
+    async def blocks(self) -> str:
+        """Return the caller's memory blocks as a prompt shows them; "" where there are none.
+
+        Raises:
+            DegradedError: The memory could not be asked.
+        """
+        if Right.READ not in self.principal.rights or self.labels == ():
+            return ""
+        held = await _bounded(self.memory.memory_blocks(user_id=self.principal.scope.user_id))
+        return blocks_text([block for block in held if self.labels is None or block.label in self.labels])
 
     def _tokens_of_talk(self, most: int) -> int:
         """Count what may be found and stands in the talk already, up to `most`."""

@@ -65,7 +65,7 @@ def read_talk(messages: object, session: str | None) -> Talk:
     if len(messages) > MAX_MESSAGES:
         msg = f"messages: {len(messages)} of them are more than {MAX_MESSAGES}"
         raise InvalidInputError(msg)
-    said = _parsed([message for message in messages if _role(message) not in _INSTRUCTIONS])
+    said = _parsed([message for message in messages if not is_instruction(message)])
     session_id = read_id(session, "X-Reme-Session") if session is not None else _session_of(said)
     named: list[Message] = []
     for message in said:
@@ -77,6 +77,11 @@ def read_talk(messages: object, session: str | None) -> Talk:
         question=_question(named),
         place=places[-1] if places else None,
     )
+
+
+def is_instruction(message: object) -> bool:
+    """Tell whether a message of a request is one of the application, which nobody has said."""
+    return _role(message) in _INSTRUCTIONS
 
 
 def _parsed(messages: list[JsonValue]) -> tuple[Message, ...]:

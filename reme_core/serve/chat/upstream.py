@@ -24,7 +24,7 @@ _OWN_HEADERS = frozenset(
     {
         *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"te", b"trailer", b"upgrade"),
         *(b"transfer-encoding", b"host", b"content-length", b"accept-encoding", b"authorization"),
-        *(b"x-reme-key", b"x-reme-user", b"x-reme-session", b"x-reme-budget", b"x-reme-memory"),
+        *(b"x-reme-key", b"x-reme-user", b"x-reme-session", b"x-reme-budget", b"x-reme-blocks", b"x-reme-memory"),
         *(b"cookie", b"origin", b"referer"),
     }
 )

@@ -1,7 +1,7 @@
 """Table of the HTTP calls: which path is which method of `ReMe`, and which right it takes.
 
 The routes, the OpenAPI document and the client are made of it. What can't be taken back by `undo` takes the right
-`admin`; all else that writes takes `write`.
+`admin`, and so does what only an application may do; all else that writes takes `write`.
 """
 
 from __future__ import annotations
@@ -92,6 +92,13 @@ CALLS: tuple[Call, ...] = (
     Call("GET", "/v1/memories/{memory_id}/history", _READ, handlers.history),
     Call("GET", "/v1/changes", _READ, ReMe.changes, handlers.with_changes_text),
     Call("POST", "/v1/runs/{run_id}/undo", _WRITE, ReMe.undo),
+    Call("GET", "/v1/memory_blocks", _READ, ReMe.memory_blocks),
+    Call("GET", "/v1/memory_blocks/{label}", _READ, ReMe.get_memory_block),
+    Call("PATCH", "/v1/memory_blocks/{label}", _WRITE, ReMe.set_memory_block),
+    Call("DELETE", "/v1/memory_blocks/{label}", _WRITE, ReMe.delete_memory_block),
+    Call("POST", "/v1/memory_blocks/{label}/grant", _ADMIN, ReMe.grant_memory_block),
+    Call("DELETE", "/v1/memory_blocks/{label}/grant", _ADMIN, ReMe.revoke_memory_block),
+    Call("GET", "/v1/memory_block_text", _READ, ReMe.memory_block_text),
     Call("GET", "/v1/messages", _READ, ReMe.find_messages),
     Call("POST", "/v1/messages/lookup", _READ, ReMe.get_messages),
     Call("GET", "/v1/messages/{message_id}", _READ, handlers.get_message),

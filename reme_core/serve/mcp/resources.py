@@ -1,4 +1,4 @@
-"""Resources: a memory, a session and the profile of the user, as texts that quote what was said."""
+"""Resources: a memory, a memory block, a session and the profile of the user, as texts that quote what was said."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from reme_core.serve.access import Right
 from reme_core.serve.mcp.arguments import IdArguments
 from reme_core.serve.mcp.caller import Caller
 from reme_core.serve.mcp.reading import MAX_TEXT_CHARS, get_memory
+from reme_core.steps.memory_blocks import blocks_text
 
 PROFILE_URI = "reme://profile"
-_MEMORY, _SESSION = "reme://memory/", "reme://session/"
+_MEMORY, _BLOCK, _SESSION = "reme://memory/", "reme://block/", "reme://session/"
 _MIME = "text/plain"
 _PROFILE_MEMORIES = 50
 _SESSION_MESSAGES = 200
@@ -26,7 +27,7 @@ RESOURCES = [
         uri=PROFILE_URI,
         name="profile",
         title="What is known of the user",
-        description="Identity and personal memories, the newest first.",
+        description="Memory blocks, and identity and personal memories, the newest first.",
         mime_type=_MIME,
     )
 ]
@@ -36,6 +37,13 @@ TEMPLATES = [
         name="memory",
         title="A memory",
         description="A memory with its messages and history.",
+        mime_type=_MIME,
+    ),
+    ResourceTemplate(
+        uri_template=f"{_BLOCK}{{label}}",
+        name="block",
+        title="A memory block",
+        description="A text that stands in the agent's prompt under a label.",
         mime_type=_MIME,
     ),
     ResourceTemplate(
@@ -58,21 +66,27 @@ async def read_resource(caller: Caller, uri: str) -> ReadResourceResult:
     caller.principal.require(Right.READ)
     text = await _text(caller, uri)
     if text is None:
-        msg = f"no resource here: there are {PROFILE_URI}, {_MEMORY}ID and {_SESSION}ID with ids that recall gives"
+        there = f"{PROFILE_URI}, {_BLOCK}LABEL, and {_MEMORY}ID and {_SESSION}ID with ids that recall gives"
+        msg = f"no resource here: there are {there}"
         raise MCPError(INVALID_PARAMS, msg, {"uri": uri})
     return ReadResourceResult(contents=[TextResourceContents(uri=uri, mime_type=_MIME, text=text)])
 
 
 async def _text(caller: Caller, uri: str) -> str | None:
     if uri == PROFILE_URI:
-        return await profile_text(caller) or "Nothing is known of the user yet."
+        blocks = await caller.memory.memory_block_text(user_id=caller.user_id)
+        told = [text for text in (blocks, await profile_text(caller)) if text]
+        return "\n".join(told) or "Nothing is known of the user yet."
     if uri.startswith(_SESSION):
         return await session_text(caller, unquote(uri.removeprefix(_SESSION))) or None
-    if uri.startswith(_MEMORY):
-        try:
+    try:
+        if uri.startswith(_BLOCK):
+            label = unquote(uri.removeprefix(_BLOCK))
+            return blocks_text([await caller.memory.get_memory_block(label, user_id=caller.user_id)])
+        if uri.startswith(_MEMORY):
             return (await get_memory(caller, IdArguments(id=unquote(uri.removeprefix(_MEMORY))))).text
-        except (NotFoundError, ValueError):  # no id at all is as unknown as one that nobody has
-            return None
+    except (NotFoundError, ValueError):  # no id at all is as unknown as one that nobody has
+        pass
     return None
 
 

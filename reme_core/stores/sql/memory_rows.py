@@ -10,7 +10,16 @@ from typing import TypeAlias
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import DeleteMemory, IndexedBy, ListMemories, PutMemory, Target, WriteBatch
-from reme_core.rules import beside, check_useless, check_vector, kept_by_updates, reason_for, repetition, run_for
+from reme_core.rules import (
+    beside,
+    check_useless,
+    check_vector,
+    claimed_content,
+    kept_by_updates,
+    reason_for,
+    repetition,
+    run_for,
+)
 from reme_core.schema import (
     NO_STATEMENTS,
     EventKind,
@@ -140,7 +149,7 @@ def _put_one(
     connection: SqlConnection, scope: int, batch: WriteBatch, put: PutMemory, *, distinct: bool
 ) -> tuple[Memory, list[int]]:
     """Write one memory; return it as stored, and the rows written: none, or that of one that makes way as well."""
-    digest = content_digest(put.memory.content)
+    digest = content_digest(claimed_content(put.memory))
     found, twin = _look_up(connection, scope, put.memory, digest)
     _expect(put.memory.memory_id, 0 if found is None else found[1].revision, put.expected_revision)
     normal = digest if found is None else _normal(connection, digest, found)
@@ -221,7 +230,7 @@ def content_digest(content: str) -> bytes:
 
 def _normal(connection: SqlConnection, digest: bytes, found: _Found) -> bytes:
     """Return the digest for the unique index: the one stored, while the content is the same; see `_salted`."""
-    if content_digest(found[1].content) != digest:
+    if content_digest(claimed_content(found[1])) != digest:
         return digest
     stored: bytes
     (stored,) = connection.execute("SELECT normal FROM memories WHERE row = ?", (found[0],)).fetchone()
@@ -333,9 +342,11 @@ def list_page(connection: SqlConnection, scope: Scope, query: ListMemories) -> M
 
 def count_targets(connection: SqlConnection, scope: Scope) -> dict[Target, int]:
     """Count the current memories of each target, along the index of these."""
+    others = ", ".join("?" * len(NO_STATEMENTS))
     rows = connection.execute(
-        "SELECT memory_type, memory_target, count(*) FROM memories WHERE scope = ? AND superseded_by IS NULL"
-        " AND memory_type NOT IN (?, ?) GROUP BY memory_type, memory_target ORDER BY memory_type, memory_target",
+        "SELECT memory_type, memory_target, count(*) FROM memories WHERE scope = ? AND superseded_by IS NULL"  # noqa: S608
+        f" AND memory_type NOT IN ({others}) GROUP BY memory_type, memory_target"
+        " ORDER BY memory_type, memory_target",
         (find_scope(connection, scope), *NO_STATEMENTS),
     )
     return {Target(MemoryType(kind), target): count for kind, target, count in rows}

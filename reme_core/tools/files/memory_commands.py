@@ -20,7 +20,7 @@ from reme_core.tools.files.base import fitting
 from reme_core.tools.files.paths import FileRefusedError, Reason
 from reme_core.tools.files.root import FileRoot
 from reme_core.tools.files.walk import walk
-from reme_core.tools.files.writing import lines_of
+from reme_core.tools.text_edits import insert_lines, replace_once
 
 MAX_MEMORY_BYTES = 100_000
 """Of one file. Source: the limit of Anthropic's memory stores."""
@@ -29,7 +29,6 @@ _ROOT = "/memories"
 _MAX_LINES = 999_999
 _DEPTH = 2
 _LISTED = 1000
-_PLACES = 1000
 _AROUND = 2
 _UNITS = "BKMG"
 
@@ -192,16 +191,9 @@ def _str_replace(files: FileRoot, path: str, old_str: str, new_str: str) -> str:
         nonlocal place
         if old is None:
             raise ToolFeedback(_not_there(path))
-        if not old_str or old_str not in old:
-            msg = f"No replacement was performed, old_str `{old_str}` did not appear verbatim in {path}."
-            raise ToolFeedback(msg)
-        if old.count(old_str) > 1:
-            lines = ", ".join(map(str, lines_of(old, old_str, limit=_PLACES)))
-            where = f"Multiple occurrences of old_str `{old_str}` in lines: {lines}."
-            msg = f"No replacement was performed. {where} Please ensure it is unique"
-            raise ToolFeedback(msg)
+        new = replace_once(old, old_str, new_str, path)
         place = old.count("\n", 0, old.index(old_str))
-        return old.replace(old_str, new_str)
+        return new
 
     with _editing(path):
         lines = files.write_text(_inner(path), change).split("\n")
@@ -215,14 +207,7 @@ def _insert(files: FileRoot, path: str, insert_line: int, text: str) -> str:
     def change(old: str | None) -> str:
         if old is None:
             raise ToolFeedback(_not_there(path))
-        lines = old.split("\n")
-        if lines[-1] == "":
-            lines.pop()
-        if not 0 <= insert_line <= len(lines):
-            msg = f"Invalid `insert_line` parameter: {insert_line}. It should be within the range [0, {len(lines)}]."
-            raise ToolFeedback(msg)
-        lines.insert(insert_line, text.rstrip("\n"))
-        new = "\n".join(lines)
+        new = insert_lines(old, insert_line, text)
         return new if new.endswith("\n") else f"{new}\n"
 
     with _editing(path):

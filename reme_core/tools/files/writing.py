@@ -14,6 +14,7 @@ from reme_core.tools.base import ToolItem
 from reme_core.tools.files.base import PATH_HELP, FileMemoryOp, numbered, split_lines
 from reme_core.tools.files.paths import shown_path
 from reme_core.tools.files.root import FileRoot
+from reme_core.tools.text_edits import lines_of
 
 _SHOWN_PLACES = 20
 _AROUND = 2  # lines shown on either side of a change
@@ -112,14 +113,3 @@ def _check_places(text: str, wanted: str, item: EditFileItem) -> None:
         where = f"old_text stands {count} times in {shown_path(item.path)} (lines {places})"
         msg = f"nothing was changed: {where}: take more of the text around it, or replace_all=true"
         raise ToolFeedback(msg)
-
-
-def lines_of(text: str, wanted: str, *, limit: int) -> list[int]:
-    """Return the number of the line of each of the first occurrences, overlapping ones too."""
-    lines = list[int]()
-    place, passed, line = text.find(wanted), 0, 1
-    while place != -1 and len(lines) < limit:
-        line += text.count("\n", passed, place)
-        lines.append(line)
-        passed, place = place, text.find(wanted, place + 1)
-    return lines

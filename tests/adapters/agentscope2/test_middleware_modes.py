@@ -68,7 +68,7 @@ def test_the_service_can_make_a_form_of_the_parameters() -> None:
     schema = ReMeMiddleware.Parameters.model_json_schema()
 
     names = {"mode", "top_k", "search_timeout", "await_write", "user_name"}
-    names |= {"agent_name", "session_name", "memory_types", "min_score", "token_budget"}
+    names |= {"agent_name", "session_name", "memory_types", "min_score", "token_budget", "memory_blocks"}
     assert set(schema["properties"]) == names
     assert all(one["title"] and one["description"] for one in schema["properties"].values())
     assert schema["properties"]["top_k"]["minimum"] == 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from reme_core.cli import ExitCode
 from tests.unit.cli.conftest import Reme
 
@@ -21,6 +23,14 @@ def test_a_folder_is_taken_over_and_its_lines_are_memories(reme: Reme, tmp_path:
     told = reme("files", "status", "notes", "--json").value
     assert told == {"folder": "notes", "files": 1, "statements": 2, "passages": 1}
     assert reme("files", "rebuild", "notes", "--json").value["problems"] == []
+
+
+@pytest.mark.parametrize("command", ["rebuild", "watch", "status", "check", "consolidate"])
+def test_a_mistyped_folder_is_not_found_and_not_made(reme: Reme, tmp_path: Path, command: str) -> None:
+    done = reme("files", command, "ntoes")
+    assert done.code == ExitCode.NOT_FOUND
+    assert "reme files init makes it one" in done.err
+    assert not (tmp_path / "ntoes").exists()
 
 
 def test_a_check_tells_each_line_that_does_not_agree_and_changes_nothing(reme: Reme, tmp_path: Path) -> None:
@@ -57,12 +67,6 @@ def test_memories_are_exported_into_an_empty_folder_alone(reme: Reme, tmp_path: 
     assert done.out.splitlines() == ["MEMORY.md  1 memory", "targets/personal/Biscuit.md  1 memory"]
     assert (tmp_path / "copy" / "MEMORY.md").read_text().startswith("- Ana likes green tea ^mem-")
     assert reme("files", "export", "copy").code == ExitCode.BAD_INPUT
-
-
-def test_looking_at_a_folder_makes_none(reme: Reme, tmp_path: Path) -> None:
-    assert reme("files", "status", "none").code == ExitCode.NO_ACCESS
-    assert reme("files", "check", "none").code == ExitCode.NO_ACCESS
-    assert not (tmp_path / "none").exists()
 
 
 def test_a_tree_of_another_maker_is_told_first_and_then_taken_over(reme: Reme, tmp_path: Path) -> None:

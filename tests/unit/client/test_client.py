@@ -70,6 +70,12 @@ async def program(memory, folder):
     told.append((await memory.get_memory(many[0].memory_id, user_id="ana")).content)
     told.append((await memory.undo("r", user_id="ana")).removed)
     await memory.delete_memory(three.memory_id, user_id="ana", erase=True)
+    made = await memory.set_memory_block("work / now", "roses", user_id="ana", limit_tokens=900)
+    await memory.set_memory_block("work / now", "tulips", user_id="ana", expected_revision=made.revision)
+    told += [block.text for block in await memory.memory_blocks(user_id="ana")]
+    told.append((await memory.get_memory_block("work / now", user_id="ana")).limit_tokens)
+    told.append("tulips" in await memory.memory_block_text(user_id="ana"))
+    await memory.delete_memory_block("work / now", user_id="ana")
     blocks, cursor = await memory.list_blocks(user_id="ana", limit=1)
     told.append((len(blocks), cursor, (await memory.get_block(blocks[0].block_id, user_id="ana")) == blocks[0]))
     attempt = {"messages": [("user", "Book a flight")], "score": 1, "trajectory_id": "t"}
@@ -131,6 +137,22 @@ def test_scripts_use_it_without_await_and_beside_each_other(tmp_path):
         assert memory.list_memories(user_id="ana").memories == (added,)
         with pytest.raises(AttributeError):
             memory.backup("x")
+
+
+async def test_a_shared_memory_block_is_granted_by_a_key_that_may_look_after_the_service(tmp_path):
+    async with serving(tmp_path, frozenset({Right.READ, Right.WRITE})) as (memory, service):
+        space = await service.memories.of("space")
+        await space.set_memory_block("team", "Be kind.", shared=True)
+        for call in (memory.grant_memory_block("team", write=True), memory.revoke_memory_block("team")):
+            with pytest.raises(ForbiddenError, match="admin"):
+                await call
+        assert await memory.memory_blocks() == []
+    async with serving(tmp_path) as (memory, _):
+        assert (await memory.grant_memory_block("team", write=True)).access == "write"
+        assert (await memory.set_memory_block("team", "Be brief.")).text == "Be brief."
+        await memory.revoke_memory_block("team")
+        with pytest.raises(MemoryNotFoundError):
+            await memory.get_memory_block("team")
 
 
 async def test_a_user_who_is_not_the_keys_is_refused_unless_it_may_act_as_others(tmp_path):

@@ -53,6 +53,7 @@ GOOD: dict[str, object] = {
     "feedback": [],
     "uses": 1,
     "helpful": 1,
+    "label": "human",
     "retriever": AgenticRetriever(),
 }
 # They end the memory, or are handed functions and objects alone: their errors stand in test_bad_input.

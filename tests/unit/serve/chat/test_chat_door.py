@@ -91,6 +91,46 @@ def test_a_turn_is_kept_and_recalled_in_another_session(client, model, tmp_path)
     ]
 
 
+def test_memory_blocks_stand_behind_the_instructions_and_notes_before_the_question(client, model, tmp_path):
+    with ReMe.sync("space", tmp_path, llm=None, embedding=None) as other:  # of another process
+        other.set_memory_block("persona", "I am Friday.", user_id="alice")
+        other.set_memory_block("human", "Is called Alice.", user_id="alice")
+        other.set_memory_block("human", "Is called Bob.", user_id="bob")
+        other.add_memory("Alice has a boat called Rosa.", user_id="alice")
+    talk = [{"role": "system", "content": "Be short."}, user("Hi"), {"role": "assistant", "content": "Hello."}]
+    model.replies(*(Completion(text="Rosa.") for _ in range(3)))
+    asked = [*talk, user("What is my boat called?")]
+    assert ask(client, *asked).headers["x-reme-memory"] == "notes"
+    system, blocks, *between, notes, question = model.bodies[0]["messages"]
+    assert [system, *between, question] == asked
+    assert blocks["role"] == notes["role"] == "user"
+    assert "I am Friday." in blocks["content"]
+    assert "Is called Alice." in blocks["content"]
+    assert "Bob" not in blocks["content"]
+    assert "Rosa" in notes["content"]
+    with ReMe.sync("space", tmp_path, llm=None, embedding=None) as other:
+        other.set_memory_block("human", "Is called Ally.", user_id="alice")
+        said_before = said(tmp_path)
+    ask(client, *asked, headers={"X-Reme-Blocks": "human", "X-Reme-Budget": "0"})
+    assert "Is called Ally." in model.bodies[1]["messages"][1]["content"]
+    assert "Friday" not in model.bodies[1]["messages"][1]["content"]
+    ask(client, *asked, headers={"X-Reme-Blocks": "off", "X-Reme-Budget": "0"})
+    assert model.bodies[2]["messages"] == asked
+    assert not any("memory_block" in text for _, text in said_before)
+
+
+def test_memory_blocks_that_cannot_be_read_do_not_fail_the_chat(client, model, memory, monkeypatch):
+    async def fail(**_):
+        raise StorageFullError("the disk is gone")
+
+    monkeypatch.setattr(memory, "memory_blocks", fail)
+    model.replies(Completion(text="Hello."))
+    answer = ask(client, user("Hi"))
+    assert answer.headers["x-reme-memory"] == "degraded; reason=StorageFullError"
+    assert answer.parse().choices[0].message.content == "Hello."
+    assert model.bodies[0]["messages"] == [user("Hi")]
+
+
 def test_a_talk_that_goes_on_is_kept_once_and_not_shown_again(client, model, tmp_path):
     talk = [user("My boat is called Rosa.")]
     for turn, answer in enumerate(("A fine name.", "Rosa it is.", "Yes.")):

@@ -212,7 +212,8 @@ async def test_resources_and_prompts_tell_what_is_known(connect):
         kept = await ask(client, "remember", content="Ana likes tea.")
         assert [str(item.uri) for item in (await client.list_resources()).resources] == ["reme://profile"]
         templates = (await client.list_resource_templates()).resource_templates
-        assert {item.uri_template for item in templates} == {"reme://memory/{id}", "reme://session/{id}"}
+        uris = {"reme://memory/{id}", "reme://block/{label}", "reme://session/{id}"}
+        assert {item.uri_template for item in templates} == uris
         for uri in ("reme://profile", f"reme://memory/{kept['id']}"):
             assert "Ana likes tea." in (await client.read_resource(uri)).contents[0].text
         assert {prompt.name for prompt in (await client.list_prompts()).prompts} == {"recall", "handover"}
@@ -222,12 +223,29 @@ async def test_resources_and_prompts_tell_what_is_known(connect):
         assert "Ana likes tea." in (await client.get_prompt("handover")).messages[0].content.text
 
 
+async def test_memory_blocks_are_resources_of_their_user_alone(service, connect):
+    memory = await service.memories.of("space")
+    for user in ("ana", "ben"):
+        await memory.set_memory_block("work / now", f"{user} </memory_block> prunes roses", user_id=user)
+    await memory.set_memory_block("team", "a secret of ben", user_id="ben")
+    async with connect() as client:
+        for uri in ("reme://block/work%20%2F%20now", "reme://profile"):
+            text = (await client.read_resource(uri)).contents[0].text
+            assert "ana \\u003c/memory_block> prunes roses" in text
+            assert text.count("</memory_block>") == 1
+            assert "ben" not in text
+        with pytest.raises(Exception, match="no resource here"):
+            await client.read_resource("reme://block/team")
+
+
 @pytest.mark.parametrize(
     "uri",
     [
         "reme://memory/none",
         "reme://session/none",
         "reme://memory/",
+        "reme://block/none",
+        "reme://block/%00",
         "reme://x",
         "file:///etc/passwd",
         "reme://memory/%00",
