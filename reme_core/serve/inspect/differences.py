@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from typing import Literal, NamedTuple, TypeAlias
 
 from reme_core.schema import Memory, shown_validity
-from reme_core.text import query_terms, terms
+from reme_core.text import json_line, query_terms, terms
 
 _PIECES = re.compile(r"\w+|\W", re.ASCII)
 # SequenceMatcher takes time that grows with the square: of longer texts the beginnings are compared.
@@ -59,7 +59,7 @@ def _fields(memory: Memory | None) -> dict[str, str]:
         "about": memory.memory_target,
         "holds": shown_validity(memory),
         "replaced by": memory.superseded_by or "",
-        "metadata": str(memory.metadata or ""),
+        "metadata": json_line(memory.metadata) if memory.metadata else "",
     }
 
 
