@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from reme_core.errors import MemoryNotFoundError
 from reme_core.ports import EventQuery
-from reme_core.schema import Event, Memory, MemoryType, StoredMessage
+from reme_core.schema import Memory, MemoryType, StoredMessage
 from reme_core.serve.access import Right
 from reme_core.serve.inspect.differences import Piece, changes, marked
 from reme_core.serve.inspect.pictures import bars
@@ -91,14 +91,3 @@ async def targets(view: View) -> Response:
         (kind, target, count, view.link("memories", type=str(kind), target=target)) for (kind, target), count in ordered
     ]
     return view.page("map", rows=rows, picture=bars([(f"{kind} / {target}", count) for kind, target, count, _ in rows]))
-
-
-def by_run(events: Sequence[Event]) -> list[tuple[str | None, list[Event]]]:
-    """Group events that follow each other in one run."""
-    groups: list[tuple[str | None, list[Event]]] = []
-    for event in events:
-        if groups and event.run_id is not None and groups[-1][0] == event.run_id:
-            groups[-1][1].append(event)
-        else:
-            groups.append((event.run_id, [event]))
-    return groups

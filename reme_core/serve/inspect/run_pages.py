@@ -14,7 +14,7 @@ from reme_core.schema import Job, StoredMessage
 from reme_core.serve.access import Right
 from reme_core.serve.http.handlers import list_jobs
 from reme_core.serve.inspect.differences import changes
-from reme_core.serve.inspect.memory_pages import by_run
+from reme_core.serve.inspect.time_axis import by_run
 from reme_core.serve.inspect.view import View
 from reme_core.steps import user_input as inputs
 from reme_core.steps.message_lines import find_all

@@ -112,12 +112,12 @@ class View:
             given.setdefault("user", self.scope.user_id)
         return f"{PREFIX}/{page}" + (f"?{urlencode(given)}" if given else "")
 
-    def next_page(self, cursor: str | None) -> str | None:
+    def next_page(self, cursor: str | None, **more: str) -> str | None:
         """Return the address of the next page of the same list."""
         if cursor is None:
             return None
         fields = {name: value for name, value in self.request.query_params.items() if name != "cursor"}
-        return f"{self.request.url.path}?{urlencode({**fields, 'cursor': cursor})}"
+        return f"{self.request.url.path}?{urlencode({**fields, 'cursor': cursor, **more})}"
 
     def page(self, template: str, status: int = 200, **values: object) -> Response:
         """Return a page made of a template."""
