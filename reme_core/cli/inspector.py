@@ -1,20 +1,55 @@
-"""The command that opens the inspector in a browser of this machine."""
+"""Commands to look at a memory: the inspector in a browser of this machine, and its pictures as files."""
 
 from __future__ import annotations
 
 import sys
 import webbrowser
 from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.mcp import check_serving
-from reme_core.cli.options import CommonOptions, with_common_options
-from reme_core.cli.output import Output
+from reme_core.cli.options import AsOf, CommonOptions, Session, with_common_options
+from reme_core.cli.output import Output, counted
 from reme_core.cli.serve import LOCAL, check_port, invitation
 from reme_core.schema import make_scope
+from reme_core.steps.user_input import read_time
+
+
+class Picture(StrEnum):
+    """What `reme picture` draws."""
+
+    TIMELINE = "timeline"
+
+
+@with_common_options
+async def picture(
+    where: CommonOptions,
+    output: Output,
+    kind: Annotated[Picture, typer.Argument(help="What is drawn.")],
+    *,
+    out: Annotated[Path, typer.Option("--out", help="The SVG file that is written.")],
+    session: Session = None,
+    as_of: AsOf = None,
+) -> int:
+    """Draw what was said, remembered and done last as an SVG file. Exit code 1: there is nothing."""
+    check_serving("reme picture")
+    from reme_core.serve.inspect.time_axis import AskedAxis, read_axis  # noqa: PLC0415  # the other commands need none
+    from reme_core.serve.inspect.view import draw  # noqa: PLC0415  # as above
+
+    asked = AskedAxis(session=session, as_of=read_time(as_of, "as_of"))
+    async with where.existing() as (memory, whose):
+        axis = await read_axis(memory, make_scope(where.space, **whose), asked, lambda *_, **__: "")
+    if axis.picture is None:
+        output.remark(f"there is nothing for a {kind}")
+        return ExitCode.NOTHING_FOUND
+    out.write_text(draw(axis.picture), encoding="utf-8")
+    output.remark(f"{out}: {counted(len(axis.picture.marks), 'mark')}")
+    return ExitCode.DONE
 
 
 async def _inspect(

@@ -89,6 +89,7 @@ for _name, _command in (
     ("mcp", mcp.mcp),
     ("serve", serve.serve),
     ("inspect", inspector.inspect),
+    ("picture", inspector.picture),
 ):
     app.command(_name)(_command)
 app.add_typer(file_memory.files)

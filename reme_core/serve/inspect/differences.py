@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -66,22 +65,8 @@ def _fields(memory: Memory | None) -> dict[str, str]:
 def marked(text: str, like: str) -> list[Piece]:
     """Return the pieces of a text, those words marked that another text has in some form."""
     wanted = frozenset(query_terms(like))
-    return list(_joined(Piece(_kind(piece, wanted), piece) for piece in _PIECES.findall(text)))
+    return [Piece(_kind(piece, wanted), piece) for piece in _PIECES.findall(text)]
 
 
 def _kind(piece: str, wanted: frozenset[str]) -> Literal["mark", "same"]:
     return "mark" if piece[0].isalnum() and not wanted.isdisjoint(terms(piece)) else "same"
-
-
-def _joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """Put neighbours of one kind together."""
-    held: Piece | None = None
-    for piece in pieces:
-        if held is not None and held.kind == piece.kind:
-            held = Piece(held.kind, held.text + piece.text)
-        else:
-            if held is not None:
-                yield held
-            held = piece
-    if held is not None:
-        yield held

@@ -35,7 +35,6 @@ class Asked:
     explanation: Explanation = field(default_factory=Explanation)
     rows: Sequence[Row] = ()
     why: Row | None = None
-    budget_width: float = 0.0
     problem: str = ""
 
 
@@ -71,14 +70,12 @@ async def _ask(view: View, query: str) -> Asked:
     why = explanation.why_not.found if explanation.why_not is not None else None
     names = list(dict.fromkeys(name for item in (*shown, *([why] if why else [])) for name in item.parts))
     most = max((sum(map(abs, item.parts.values())) for item in shown), default=1.0)
-    budget_width = min(explanation.tokens / explanation.token_budget, 1.0) if explanation.token_budget else 0.0
     return Asked(
         query=query,
         found=found,
         explanation=explanation,
         rows=[_row(view, item, most, names) for item in shown],
         why=None if why is None else _row(view, why, most, names),
-        budget_width=round(budget_width * 1000, 1),
     )
 
 

@@ -22,6 +22,7 @@ from reme_core.schema import Scope, shown_validity
 from reme_core.schema.hits import with_hidden_shown
 from reme_core.serve.access import ForbiddenError, Principal, Right
 from reme_core.serve.inspect.door import PREFIX, BrowserSession
+from reme_core.serve.inspect.pictures import Timeline
 from reme_core.steps import user_input as inputs
 
 HEADERS: Mapping[str, str] = {
@@ -168,6 +169,12 @@ def environment() -> Environment:
         "as_is": escape,
     }
     return made
+
+
+def draw(picture: Timeline) -> str:
+    """Return a picture as an SVG file of its own."""
+    style = Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704  # our own file
+    return environment().get_template("timeline.svg").render(picture=picture, style=style)
 
 
 def _shown(value: object) -> object:
