@@ -37,6 +37,7 @@ from reme_core.cli import (
     search,
     serve,
     transfer,
+    watch,
 )
 from reme_core.cli.exits import ExitCode, describe_error, exit_code, failure_line
 from reme_core.cli.file_settings import settings_of_files
@@ -90,6 +91,7 @@ for _name, _command in (
     ("serve", serve.serve),
     ("inspect", inspector.inspect),
     ("picture", inspector.picture),
+    ("watch", watch.watch),
 ):
     app.command(_name)(_command)
 app.add_typer(file_memory.files)
