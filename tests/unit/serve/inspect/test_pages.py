@@ -332,3 +332,29 @@ def test_lists_are_paged(browser: Browser, home: ReMe) -> None:
             browser.get(unescape(more.group(1)))
         assert page == "runs" or sorted(map(int, seen)) == list(range(130))
         assert seen
+
+
+@pytest.mark.parametrize(
+    "value", ["garbage", "-1", "9" * 30, "\x00", "é", "0001-01-01", "9999-12-31T23:59", "{}", "m0"]
+)
+def test_nonsense_in_an_address_is_no_failure_of_ours(browser: Browser, home: ReMe, value: str) -> None:
+    browser.call(partial(talk, home))
+    names = (
+        "cursor",
+        "until",
+        "as_of",
+        "type",
+        "session",
+        "id",
+        "limit",
+        "budget",
+        "why_not",
+        "keyword",
+        "target",
+        "user",
+    )
+    for page in (*PAGES, "memory", "message", "session", "run"):
+        given = {"q": "Lisbon", "id": "talk", "replaced": "1"}
+        for name in names if page in {"timeline", "search"} else ("cursor", "id", "as_of", "type"):
+            assert browser.get(f"/inspect/{page}", **{**given, name: value}) < 500, (page, name)
+            check_markup(browser.page)
