@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from reme_core.schema import DumpedLibrary as DumpedLibrary
     from reme_core.schema import Erased as Erased
     from reme_core.schema import Event as Event
+    from reme_core.schema import Evolution as Evolution
     from reme_core.schema import Feedback as Feedback
     from reme_core.schema import Forgotten as Forgotten
     from reme_core.schema import Hit as Hit
@@ -66,8 +67,10 @@ if TYPE_CHECKING:
     from reme_core.schema import Memory as Memory
     from reme_core.schema import MemoryBlock as MemoryBlock
     from reme_core.schema import MemoryChange as MemoryChange
+    from reme_core.schema import MemoryGroup as MemoryGroup
     from reme_core.schema import MemoryPage as MemoryPage
     from reme_core.schema import MemoryType as MemoryType
+    from reme_core.schema import MergedMemories as MergedMemories
     from reme_core.schema import Message as Message
     from reme_core.schema import OffloadedContext as OffloadedContext
     from reme_core.schema import OffloadInfo as OffloadInfo
@@ -85,6 +88,7 @@ if TYPE_CHECKING:
     from reme_core.schema import SummaryResult as SummaryResult
     from reme_core.schema import TaskMemories as TaskMemories
     from reme_core.schema import TaskSummary as TaskSummary
+    from reme_core.schema import TidiedLink as TidiedLink
     from reme_core.schema import ToolCallResult as ToolCallResult
     from reme_core.schema import ToolError as ToolError
     from reme_core.schema import ToolMemories as ToolMemories
@@ -96,6 +100,8 @@ if TYPE_CHECKING:
     from reme_core.schema import UndoResult as UndoResult
     from reme_core.schema import Usage as Usage
     from reme_core.schema import Verdict as Verdict
+    from reme_core.steps.records import MemorySchema as MemorySchema
+    from reme_core.steps.records import Record as Record
     from reme_core.steps.slicing import Slicing as Slicing
     from reme_core.stores import Database as Database
     from reme_core.stores import IndexedStore as IndexedStore
@@ -127,12 +133,14 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
         "ports": "Counts ToolCallPage ToolPage",
         "schema": (
             "Block ChangedMemories ChangeKind ChatReply CleanedOffloads CompactedContext ContextUse Cost "
-            "DumpedLibrary Erased Event Feedback Forgotten Hit Job JobState LineProblem LoadedLibrary Memory "
-            "MemoryBlock MemoryChange MemoryPage MemoryType Message OffloadedContext OffloadInfo OffloadKind "
-            "PreparedContext RecordedToolCalls RejectedExperience RejectedFact Reloaded ReloadResult RetrieveResult "
-            "Scope Source StoredMessage SummaryResult TaskMemories TaskSummary ToolCallResult ToolError ToolMemories "
-            "ToolMemory ToolStatistics ToolSummary Trajectory TransferCounts UndoResult Usage Verdict"
+            "DumpedLibrary Erased Event Evolution Feedback Forgotten Hit Job JobState LineProblem LoadedLibrary "
+            "Memory MemoryBlock MemoryChange MemoryGroup MemoryPage MemoryType MergedMemories Message "
+            "OffloadedContext OffloadInfo OffloadKind PreparedContext RecordedToolCalls RejectedExperience "
+            "RejectedFact Reloaded ReloadResult RetrieveResult Scope Source StoredMessage SummaryResult TaskMemories "
+            "TaskSummary TidiedLink ToolCallResult ToolError ToolMemories ToolMemory ToolStatistics ToolSummary "
+            "Trajectory TransferCounts UndoResult Usage Verdict"
         ),
+        "steps.records": "MemorySchema Record",
         "steps.slicing": "Slicing",
         "stores": "Database IndexedStore LocalStore QdrantIndex SpacePart SqlConnection SqlDatabase",
         "working.messages_to_keep": "ContextCheck ContextLimits",

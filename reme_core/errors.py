@@ -14,6 +14,7 @@ ReMeError                            retryable: ClassVar[bool] = False
 │   ├── UnsupportedFilterError       a filter that can't be honoured is never ignored
 │   ├── DimensionMismatchError · EmbeddingModelMismatchError
 │   ├── CorruptDataError
+│   ├── RecordMismatchError          memory_id=…, fields=… of an instance that its class does not fit any more
 │   ├── SchemaVersionError           written by a newer release, or not ours at all
 │   ├── StoreAccessError             no permission, read-only, not a folder
 │   ├── StorageFullError             (retryable)
@@ -218,6 +219,21 @@ class EmbeddingModelMismatchError(StoreError, ValueError):
         )
         self.expected = expected
         self.found = found
+
+
+class RecordMismatchError(StoreError):
+    """A stored instance that its class, which has changed since, does not fit any more; it stays as it is.
+
+    Attributes:
+        memory_id: The record.
+        fields: The fields that don't fit.
+    """
+
+    def __init__(self, message: str, *, memory_id: str = "", fields: Sequence[str] = ()) -> None:
+        """Keep the message, the record and the fields."""
+        super().__init__(message)
+        self.memory_id = memory_id
+        self.fields = tuple(fields)
 
 
 class CorruptDataError(StoreError):

@@ -13,7 +13,14 @@ from reme_core.steps.message_lines import find_all
 ALL_KINDS = tuple(
     map(
         str,
-        (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL, MemoryType.IDENTITY, MemoryType.SUMMARY),
+        (
+            MemoryType.PERSONAL,
+            MemoryType.PROCEDURAL,
+            MemoryType.TOOL,
+            MemoryType.IDENTITY,
+            MemoryType.SUMMARY,
+            MemoryType.RECORD,
+        ),
     )
 )
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from reme_core import Hit, ReMe
 
 _TYPE = "personal"
+_FOUND_TYPES = (_TYPE, "record")
 # What models told, and the reasons that they gave, which are kept out of what is found.
 TOLD, _REASON = "told:", "reason:"
 _WHY = "Why this is worth remembering, which is no fact itself: "
@@ -58,7 +59,7 @@ class PersonalKind(MemoryKind):
     async def search(self, place: CallScope, query: str, limit: int) -> list[Hit]:
         """Search memories and messages, with one embedding of the question."""
         found = await place.memory.retrieve(
-            query, user_id=place.user_id, limit=limit * _LOOK_THROUGH, memory_type=_TYPE
+            query, user_id=place.user_id, limit=limit * _LOOK_THROUGH, memory_type=_FOUND_TYPES
         )
         hits = without_reasons(place.memory, query, found.results, by_time=found.by_time)
         # Nothing has a word in common with "what happened last week", nor anything else to be near it.

@@ -72,6 +72,15 @@ def _print_change(output: Output, item: MemoryChange) -> None:
     output.record((minute(item.at), words, f"by {item.actor}"), text, (f"id {item.memory_id}", reason, run))
 
 
+def read_duration(text: str, name: str) -> timedelta | None:
+    """Return a time span: `12h`, `7d`, `2w`; None for another text (InvalidInputError: it is beyond all calendars)."""
+    told = _AGO.fullmatch(text.strip())
+    try:
+        return None if told is None else int(told[1]) * _UNITS[told[2]]
+    except OverflowError as exc:
+        raise _too_long_ago(text, name) from exc
+
+
 def _moment(text: str, now: datetime, name: str) -> datetime | str:
     """Return a time that is told from now: `7d`, `12h`, `2w`, `today`, `yesterday` (UTC); a date as it is.
 
@@ -82,14 +91,17 @@ def _moment(text: str, now: datetime, name: str) -> datetime | str:
     named = {"now": now, "today": today, "yesterday": today - timedelta(days=1)}
     if text.strip().lower() in named:
         return named[text.strip().lower()]
-    ago = _AGO.fullmatch(text.strip())
+    ago = read_duration(text, name)
     if ago is None:
         if not text.strip()[:4].isdecimal():
             msg = f"{name}: not a time: {text[:40]!r}; write 2026-11-01, 7d, 12h, 2w, yesterday or today"
             raise InvalidInputError(msg)
         return text
     try:
-        return now - int(ago[1]) * _UNITS[ago[2]]
+        return now - ago
     except OverflowError as exc:
-        msg = f"{name}: {text} ago is before all calendars"
-        raise InvalidInputError(msg) from exc
+        raise _too_long_ago(text, name) from exc
+
+
+def _too_long_ago(text: str, name: str) -> InvalidInputError:
+    return InvalidInputError(f"{name}: {text} ago is before all calendars")

@@ -6,11 +6,13 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reme_core.cli.changes import read_duration
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.file_settings import settings_of_files
 from reme_core.cli.mcp import check_serving
@@ -18,6 +20,7 @@ from reme_core.cli.options import CommonOptions, with_common_options
 from reme_core.cli.output import Output
 from reme_core.errors import ConfigurationError, InvalidInputError
 from reme_core.schema import make_scope
+from reme_core.steps.user_input import missing_model_message
 
 if TYPE_CHECKING:
     from reme_core.serve.access import Principal
@@ -60,6 +63,7 @@ class ServicePlan:
     profile: str
     read_only: bool
     inspector_writes: bool = False
+    evolve_every: timedelta | None = None
 
 
 async def _serve(
@@ -91,6 +95,9 @@ async def _serve(
     inspector_writes: Annotated[
         bool, typer.Option("--inspector-writes", help="The pages under /inspect may change what is kept.")
     ] = False,
+    evolve_every: Annotated[
+        str | None, typer.Option("--evolve-every", help="Consolidate each user's memories so often: 7d, 12h, 2w.")
+    ] = None,
 ) -> int:
     """Serve the memory by HTTP until Ctrl-C: whoever has a key, and on this machine as --user without one."""
     check_port(port)
@@ -103,10 +110,19 @@ async def _serve(
         profile=profile,
         read_only=read_only,
         inspector_writes=inspector_writes,
+        evolve_every=None if evolve_every is None else _period(evolve_every),
     )
     check_serving("reme serve")
     await run_service(where, output, plan)
     return ExitCode.DONE
+
+
+def _period(text: str) -> timedelta:
+    span = read_duration(text, "--evolve-every")
+    if not span:
+        msg = f"--evolve-every: wanted a time such as 12h, 7d or 2w, found {text!r:.40}"
+        raise InvalidInputError(msg)
+    return span
 
 
 serve = with_common_options(_serve, without={"shared", "as_json"})
@@ -125,9 +141,17 @@ async def run_service(where: CommonOptions, output: Output, plan: ServicePlan) -
     service = make_service(replace(where, hints=False).open(with_llm=True, with_embedding=True))
     rules = _rules(where, plan, is_local=is_local)
     model = None if plan.upstream is None else Upstream(plan.upstream, os.environ.get("REME_UPSTREAM_API_KEY") or None)
+    if plan.evolve_every is not None and service.memories.home.llm is None:
+        raise ConfigurationError(missing_model_message("--evolve-every"))
     browsers = BrowserSessions()
     served = doors.make_served(
-        service, rules, model, profile=profile, browsers=browsers, inspector_writes=plan.inspector_writes
+        service,
+        rules,
+        model,
+        profile=profile,
+        evolve_every=plan.evolve_every,
+        browsers=browsers,
+        inspector_writes=plan.inspector_writes,
     )
     async with process.opened(served) as app:
         await _check_callers(service, rules, is_local=is_local)

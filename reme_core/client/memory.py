@@ -126,6 +126,7 @@ class ReMeClient:
     delete_memory = _served(ReMe.delete_memory)
     list_memories = _served(ReMe.list_memories)
     changes = _served(ReMe.changes)
+    evolve = _served(ReMe.evolve)
     undo = _served(ReMe.undo)
     memory_blocks = _served(ReMe.memory_blocks)
     memory_block_text = _served(ReMe.memory_block_text)

@@ -1,11 +1,14 @@
-"""Service of procedural and tool memory: the flows in use, and the jobs that run them."""
+"""Service of procedural and tool memory, and of consolidation: the flows in use, and the jobs that run them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from reme_core.errors import ConfigurationError, ReMeError
+from reme_core.evolve.evolution_plan import EVOLVE
+from reme_core.evolve.evolution_write import EvolveWorker
 from reme_core.facade.strategies import RuntimePorts
 from reme_core.jobs.job_outcomes import JobOutcome, not_all_done, undone, with_outcomes_degraded
 from reme_core.jobs.job_runner import JobRunner
@@ -49,6 +52,7 @@ class LearningService:
             store=ports.store, embedder=ports.embedder, model=ports.model, clock=ports.clock, language=language
         )
         runner.set_worker(GUIDELINE, guidelines)
+        runner.set_worker(EVOLVE, EvolveWorker(partial(flow_context, ports, language)))
 
     @property
     def store(self) -> Store:
@@ -90,15 +94,7 @@ class LearningService:
     ) -> TaskMemories:
         """Answer what a task asks; see `ReMe.retrieve_task_memory`."""
         begun = time.perf_counter()
-        context = FlowContext(
-            scope=scope,
-            memory_target=task_name,
-            store=self._ports.store,
-            embedder=self._ports.embedder,
-            model=self._ports.model,
-            clock=self._ports.clock,
-            language=self._language,
-        )
+        context = flow_context(self._ports, self._language, scope, memory_target=task_name)
         found = await flow(question, context)
         await CostBook(self._ports.store, self._ports.clock).add(scope, "task_retrieval", context.trace.usage)
         return TaskMemories(
@@ -176,6 +172,22 @@ class LearningService:
             flow=flow,
             language=self._language,
         )
+
+
+def flow_context(
+    ports: RuntimePorts, language: Language | None, scope: Scope, run_id: str = "", *, memory_target: str | None = None
+) -> FlowContext:
+    """Return what a flow over the ports of a memory may touch."""
+    return FlowContext(
+        scope=scope,
+        memory_target=memory_target,
+        store=ports.store,
+        embedder=ports.embedder,
+        model=ports.model,
+        clock=ports.clock,
+        run_id=run_id,
+        language=language,
+    )
 
 
 def _check_flow(flow: object) -> None:

@@ -120,7 +120,9 @@ class MemoryMethods:
         expected_revision: int | None = None,
         reason: str = "",
     ) -> Memory:
-        """Change what is given and keep the rest; `metadata` replaces the whole object.
+        """Change what is given and keep the rest. `metadata` is merged: a key set to None goes, one not named stays.
+
+        An object in it is merged likewise, anything else replaces what its key had (RFC 7396).
 
         `valid_to` tells when the statement was or will be over, which leaves it found as before; what is not to be
         found any more is deleted, or superseded by what holds now. Both times are read as in `add_memory`.

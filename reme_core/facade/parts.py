@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, overload
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from reme_core.facade.sync import SyncReMe
     from reme_core.files.keeper import FolderKeeper
     from reme_core.jobs.job_service import JobService
-    from reme_core.ports import ChatModel, Clock, Embedder, Retriever, Store, Summarizer, TokenCounter
+    from reme_core.ports import ChatModel, Clock, Embedder, Retriever, Store, Summarizer, TokenCounter, ToolContext
     from reme_core.remember.memory_editor import Editor
     from reme_core.remember.summarizer import VerbatimSummarizer
     from reme_core.retrieval.resting_embedder import RestingEmbedder
+    from reme_core.schema import MemoryBlock
     from reme_core.steps.costs import CostBook
     from reme_core.steps.memory_blocks import BlockWrite, MemoryBlocks
     from reme_core.stores import SqlDatabase
@@ -169,6 +170,22 @@ class AdapterSupport:
     def start_waiting(self: MemoryParts) -> Callable[[Scope], None]:
         """What has all that waits in a scope, such as memories that lack a vector, done in the background."""
         return self._work.start
+
+    def tool_context(
+        self: MemoryParts, *, user_id: str | None = None, shared: bool = False, blocks: Iterable[MemoryBlock] = ()
+    ) -> ToolContext:
+        """Return a context in which tools work on one scope, outside an agent; the prompt shows these memory blocks."""
+        from reme_core.ports import RunTrace, ToolContext
+
+        return ToolContext(
+            scope=self._scope(user_id, shared=shared),
+            store=self._ports.store,
+            embedder=self._embedder,
+            model=self._ports.llm,
+            clock=self._clock,
+            token_counter=self._runtime.counter,
+            trace=RunTrace(shown_blocks={block.label: block.revision for block in blocks}),
+        )
 
     @property
     def database(self: MemoryParts) -> SqlDatabase:

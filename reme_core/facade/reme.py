@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Never, Self
 
 from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
 from reme_core.facade.conversation import ConversationMethods
+from reme_core.facade.evolution import EvolutionMethods
 from reme_core.facade.memories import MemoryMethods
 from reme_core.facade.memory_blocks import MemoryBlockMethods
 from reme_core.facade.messages import JobMethods, MessageMethods, OffloadMethods
 from reme_core.facade.parts import UNSET, AdapterSupport, MakesSync, Settings, Unset, check_kind, log_failed_close
+from reme_core.facade.records import RecordMethods
 from reme_core.facade.tasks import TaskMethods, ToolMethods
 from reme_core.facade.transfer import EmbeddingMethods, TransferMethods
 from reme_core.facade.working_memory import WorkingMemoryMethods
-from reme_core.schema import UTC_NAME, MemoryBlock, Scope, SummaryResult, make_scope, read_zone
+from reme_core.schema import UTC_NAME, Scope, SummaryResult, make_scope, read_zone
 from reme_core.schema.checks import not_among
 from reme_core.steps import user_input as inputs
 from reme_core.steps.user_input import missing_model_message
@@ -41,8 +43,8 @@ if TYPE_CHECKING:
         Summarizer,
         SummaryRequest,
         TokenCounter,
-        ToolContext,
     )
+    from reme_core.steps.records import Schemas
     from reme_core.steps.slicing import Slicing
     from reme_core.text import Language
     from reme_core.working.ports import WorkingPorts
@@ -53,6 +55,8 @@ _LOG = logging.getLogger("reme")
 class ReMe(
     ConversationMethods,
     MemoryMethods,
+    RecordMethods,
+    EvolutionMethods,
     MemoryBlockMethods,
     MessageMethods,
     JobMethods,
@@ -91,6 +95,7 @@ class ReMe(
         clock: Clock | None = None,
         timezone: str = UTC_NAME,
         files: str | Path | Folders | None = None,
+        schemas: Schemas = (),
         **unknown: Never,
     ) -> None:
         """Keep the settings.
@@ -117,6 +122,7 @@ class ReMe(
             timezone: Where the users are of whom `summary` is not told, by its IANA name.
             files: Keep memories, journal and what was said as files, too: the path of a folder that gets one for each
                 user, or `Folders(...)`. A call returns once what it says is in the store; the files follow.
+            schemas: Pydantic classes whose instances are memories, filled by each summary; see `MemorySchema`.
             unknown: Settings that do not exist: one that is spelt wrong is told with what was probably meant.
 
         Raises:
@@ -135,6 +141,7 @@ class ReMe(
         from reme_core.retrieval.embedded_store import EmbeddedStore
         from reme_core.retrieval.resting_embedder import RestingEmbedder
         from reme_core.steps.costs import CostBook
+        from reme_core.steps.records import read_schemas
 
         for name in unknown:
             settings = tuple(set(inspect.signature(ReMe).parameters) - {"unknown"})
@@ -166,6 +173,7 @@ class ReMe(
             token_counter=token_counter,
             clock=clock,
             timezone=timezone,
+            schemas=schemas,
         )
         self._clock = clock or SystemClock()
         self._timezone = inputs.read_timezone(timezone)
@@ -189,6 +197,7 @@ class ReMe(
             clock=self._clock,
             counter=token_counter or CharacterTokenCounter(),
             zone=read_zone(self._timezone),
+            schemas=read_schemas(schemas),
         )
         self._work = JobService(
             memory_space=self._memory_space,
@@ -334,22 +343,6 @@ class ReMe(
             retriever = replace(retriever, system_prompt=inputs.read_query(system_prompt, "system_prompt"))
         self._retriever = (
             retriever.bind_retriever(self._runtime) if isinstance(retriever, BindsRetriever) else retriever
-        )
-
-    def tool_context(
-        self, *, user_id: str | None = None, shared: bool = False, blocks: Iterable[MemoryBlock] = ()
-    ) -> ToolContext:
-        """Return a context in which tools work on one scope, outside an agent; the prompt shows these memory blocks."""
-        from reme_core.ports import RunTrace, ToolContext
-
-        return ToolContext(
-            scope=self._scope(user_id, shared=shared),
-            store=self._ports.store,
-            embedder=self._embedder,
-            model=self._ports.llm,
-            clock=self._clock,
-            token_counter=self._runtime.counter,
-            trace=RunTrace(shown_blocks={block.label: block.revision for block in blocks}),
         )
 
     @property

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from reme_core.agents import AgentOptions, Limits
     from reme_core.recall.simple_retriever import SimpleRetriever
     from reme_core.steps.distillation import Distiller
+    from reme_core.steps.records import MemorySchema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,7 @@ class RuntimePorts:
     clock: Clock
     counter: TokenCounter
     zone: tzinfo = UTC
+    schemas: Sequence[MemorySchema] = ()
 
     def simple_retriever(self) -> SimpleRetriever:
         """Return the retriever that asks no chat model."""
@@ -135,6 +137,7 @@ class SimpleSummarizer(_GuidedSettings):
             clock=ports.clock,
             language=self.language,
             use_reviser=self.use_reviser,
+            schemas=ports.schemas,
         )
 
 
@@ -174,9 +177,12 @@ class AgenticSummarizer(_GuidedSettings):
     use_reviser: bool = False
 
     def bind_distiller(self, ports: RuntimePorts) -> Distiller:
-        """Return the distiller over these ports (ConfigurationError: no chat model)."""
+        """Return the distiller over these ports (ConfigurationError: no chat model, or schemas to be filled)."""
         from reme_core.remember.agentic_distiller import AgenticDistiller
 
+        if ports.schemas:
+            msg = "schemas: agents fill no records: use SimpleSummarizer(), with AgenticRetriever() if you like"
+            raise ConfigurationError(msg)
         own = {agent.memory_type for agent in self.agents}
         agents = (*self.agents, *(agent for agent in self._sub_agents() if agent.memory_type not in own))
         return AgenticDistiller(

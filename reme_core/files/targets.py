@@ -18,8 +18,8 @@ from reme_core.schema import STATEMENTS, MemoryType
 MEMORY_PAGE: Final = "MEMORY.md"
 """Lasting facts: of type personal, about `self`."""
 
-KEPT_TYPES = frozenset(STATEMENTS) - {MemoryType.HISTORY}
-"""Types whose memories are lines of files."""
+KEPT_TYPES = frozenset(STATEMENTS) - {MemoryType.HISTORY, MemoryType.RECORD}
+"""Types whose memories are lines of files; a record is none, since no line could be checked by its class."""
 
 _FOLDER = "targets"
 OWN_TARGET: Final = Target(MemoryType.PERSONAL, "self")

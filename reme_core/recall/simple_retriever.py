@@ -316,6 +316,12 @@ def _candidates(limit: int | None) -> int:
     return BUDGET_CANDIDATES if limit is None else min(BUDGET_CANDIDATES, _A_RESULT * limit)
 
 
+def _may_be_said(types: Sequence[MemoryType]) -> bool:
+    """Tell whether messages answer a question for memories of these types; records beside them are no reason not to."""
+    others = frozenset(types) - {MemoryType.RECORD}
+    return bool(others) and _SPOKEN_TYPES.issuperset(others)
+
+
 def _layers(request: RetrieveRequest) -> tuple[Layer, ...]:
     """Return the layers to look at: those asked for, or those to which every filter applies.
 
@@ -325,7 +331,7 @@ def _layers(request: RetrieveRequest) -> tuple[Layer, ...]:
     about_memories = [
         name
         for name, given in (
-            ("memory_type", request.types is not None and not _SPOKEN_TYPES.issuperset(request.types)),
+            ("memory_type", request.types is not None and not _may_be_said(request.types)),
             ("memory_target", request.targets is not None),
             ("metadata", bool(request.metadata)),
         )

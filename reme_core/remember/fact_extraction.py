@@ -295,7 +295,7 @@ def _fact(written: WrittenFact, target: Target, said: Sequence[Message], task: D
         stated_precision=TimePrecision.EXACT if since is None else since.precision,
         ended_at=None if until is None else until.end,
         ended_precision=TimePrecision.EXACT if until is None else until.precision,
-        sources=_sources([message.message_id for message in said], task),
+        sources=sources_of([message.message_id for message in said], task),
     )
 
 
@@ -310,8 +310,8 @@ def _joined(one: Fact, other: Fact) -> Fact:
     )
 
 
-def _sources(message_ids: Sequence[str], task: DistilTask) -> tuple[Source, ...]:
-    """Return the messages by the block that each lies in; one that a later block repeats lies in the first."""
+def sources_of(message_ids: Sequence[str], task: DistilTask) -> tuple[Source, ...]:
+    """Return messages by the block that each lies in; one that a later block repeats lies in the first."""
     homes: dict[str, str] = {}
     for block in task.blocks:
         for message_id in block.message_ids:

@@ -19,8 +19,9 @@ from reme_core.schema import Memory, Scope, TimePrecision, describe, last_part, 
 from reme_core.schema.checks import Text
 from reme_core.schema.tool_calls import is_guideline
 from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, WrittenAnswer, list_schema, lowered, with_problems
+from reme_core.steps.similar_memories import LEAST_COSINE, Overlap, overlap, undated
 from reme_core.steps.targets import all_memories, memories_about
-from reme_core.text import Language, estimate_tokens, fence, json_line, load_prompt, query_terms, shortened, terms
+from reme_core.text import Language, estimate_tokens, fence, json_line, load_prompt, shortened
 
 FEW = 12
 """A target with no more memories is shown whole: two that contradict each other need not share a word."""
@@ -28,12 +29,6 @@ FEW = 12
 MOST = 4
 """Of a target with more, at most so many are shown to each fact."""
 
-# What is as near as this is worth a look. The overlap is the share of the shorter text's words that the longer one
-# holds, the target's name and dates apart: what was told on one day shares these. One word alone is what a talk is
-# about, unless there are hardly others.
-_LEAST_COSINE = 0.4
-_LEAST_OVERLAP, _LEAST_WORDS, _ENOUGH_OVERLAP = 0.34, 2, 0.5
-_DATED = re.compile(r"[(（][^()（）]*\d{4}[^()（）]*[)）]")
 _SEARCHED = 20
 
 
@@ -59,7 +54,7 @@ class ComparedMemories:
         few = await self._few(fact.target)
         by_vector = [] if vector is None or few == () else await self._by_vector(fact, vector)
         if few is not None:
-            by_words = sorted(few, key=lambda memory: -_overlap(fact, memory)[0])
+            by_words = sorted(few, key=lambda memory: -_overlap(fact, memory).share)
             near = _taken_in_turn(by_words, by_vector)
         else:
             near = _taken_in_turn(await self._by_words(fact), by_vector)[:MOST]
@@ -67,13 +62,13 @@ class ComparedMemories:
         return tuple(memory for memory in near if not is_guideline(memory))
 
     async def _by_vector(self, fact: Fact, vector: Vector) -> list[Memory]:
-        search = MemorySearch(vector=vector, limit=MOST, filter=memories_about(fact.target), min_score=_LEAST_COSINE)
+        search = MemorySearch(vector=vector, limit=MOST, filter=memories_about(fact.target), min_score=LEAST_COSINE)
         return [item.memory for item in await self.store.search(self.scope, search)]
 
     async def _by_words(self, fact: Fact) -> list[Memory]:
-        words = _DATED.sub(" ", fact.index_text).strip() or fact.index_text
-        search = MemorySearch(text=words, limit=_SEARCHED, filter=memories_about(fact.target))
-        return [item.memory for item in await self.store.search(self.scope, search) if _is_near(fact, item.memory)]
+        search = MemorySearch(text=undated(fact.index_text), limit=_SEARCHED, filter=memories_about(fact.target))
+        found = await self.store.search(self.scope, search)
+        return [item.memory for item in found if _overlap(fact, item.memory).is_near]
 
     async def _few(self, target: Target) -> tuple[Memory, ...] | None:
         """Return the memories of a target, if they are few."""
@@ -84,18 +79,8 @@ class ComparedMemories:
         return self._first[target]
 
 
-def _is_near(fact: Fact, memory: Memory) -> bool:
-    overlap, shared = _overlap(fact, memory)
-    return overlap >= _ENOUGH_OVERLAP or (shared >= _LEAST_WORDS and overlap >= _LEAST_OVERLAP)
-
-
-def _overlap(fact: Fact, memory: Memory) -> tuple[float, int]:
-    """Return how much a memory shares with a fact, and how many words that are."""
-    names = set(query_terms(fact.target.memory_target))
-    text, other = _DATED.sub(" ", fact.index_text), _DATED.sub(" ", memory.index_text)
-    asked, held = set(query_terms(text)) - names, set(query_terms(other)) - names
-    shared = len(asked & set(terms(other)))
-    return shared / max(1, min(len(asked), len(held))), shared
+def _overlap(fact: Fact, memory: Memory) -> Overlap:
+    return overlap(fact.index_text, memory.index_text, fact.target.memory_target)
 
 
 def _taken_in_turn(*rankings: Sequence[Memory]) -> tuple[Memory, ...]:

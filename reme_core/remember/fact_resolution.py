@@ -105,6 +105,11 @@ class MemoryChanges:
                 )
             )
 
+    def retell(self, memory: Memory) -> None:
+        """Change a memory to one with another text."""
+        self._changed[memory.memory_id] = memory
+        self._retold.add(memory.memory_id)
+
     def batch(self, run_id: str, vectors: Mapping[str, Vector], *, want_vectors: bool) -> WriteBatch:
         """Return everything as one write; `vectors` are those of the texts of what is new or changed.
 

@@ -13,7 +13,7 @@ from reme_core.ports import DeleteMemory, Embedder, PutMemory, Store, WriteBatch
 from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import is_unchanged, replaced
 from reme_core.schema import NO_VECTORS, Event, Memory, MemoryType, Scope, UndoResult, describe, new_id
-from reme_core.schema.checks import check_numbers, kind_of
+from reme_core.schema.checks import check_numbers, kind_of, merge_json
 from reme_core.steps.distillation import run_events
 from reme_core.steps.memory_blocks import is_grant
 from reme_core.steps.user_input import check_time_not_future
@@ -72,7 +72,7 @@ class Editor:
         for place, memory in enumerate(memories):
             check_time_not_future(memory.observed_at, f"memories[{place}].observed_at", at)
         run = run_id or new_id()
-        return await self._put(scope, memories, expected=[0] * len(memories), run_id=run, reason=reason, at=at)
+        return await self.put(scope, memories, expected=[0] * len(memories), run_id=run, reason=reason, at=at)
 
     async def update(
         self,
@@ -84,7 +84,7 @@ class Editor:
         reason: str,
         at: datetime,
     ) -> Memory:
-        """Change fields of a memory; id and creation time stay.
+        """Change fields of a memory, its metadata key by key; id and creation time stay.
 
         Raises:
             MemoryNotFoundError: No such memory in this scope.
@@ -95,18 +95,20 @@ class Editor:
             msg = f"update_memory: nothing to change; give some of {', '.join(sorted(_CHANGEABLE))}"
             raise InvalidInputError(msg)
         [before] = await self.store.get(scope, [memory_id])
-        _refuse_block(before)
+        _refuse_checked(before)
         fields = {**before.model_dump(), **changes, "updated_at": at}
         for name in {"valid_from", "valid_to"} & changes.keys():
             fields[f"{name}_precision"] = changes.get(f"{name}_precision")
         memory = _memory(fields, "memory")
-        _refuse_block(memory)
+        _refuse_checked(memory)
+        if "metadata" in changes:
+            memory = _memory({**fields, "metadata": merge_json(before.metadata, memory.metadata)}, "memory")
         expected = before.revision if expected_revision is None else expected_revision
         if memory.index_text == before.index_text:  # the vector stays as well, so no model is needed
             put = PutMemory(memory=memory, expected_revision=expected)
             [stored] = await self.store.put(scope, WriteBatch(puts=[put], reason=reason, run_id=new_id(), at=at))
         else:
-            [stored] = await self._put(scope, [memory], expected=[expected], run_id=new_id(), reason=reason, at=at)
+            [stored] = await self.put(scope, [memory], expected=[expected], run_id=new_id(), reason=reason, at=at)
         return stored
 
     async def supersede(
@@ -134,7 +136,7 @@ class Editor:
             )
             raise InvalidInputError(msg)
         closed = replaced(old, new).model_copy(update={"updated_at": at})
-        [_, stored] = await self._put(
+        [_, stored] = await self.put(
             scope, [closed, new], expected=[old.revision, 0], run_id=new_id(), reason=reason, at=at
         )
         return stored
@@ -144,7 +146,7 @@ class Editor:
         deletes = [DeleteMemory(memory_id=memory_id, erase=erase)]
         await self.store.put(scope, WriteBatch(deletes=deletes, reason=reason, run_id=new_id(), at=at))
 
-    async def _put(
+    async def put(
         self,
         scope: Scope,
         memories: Sequence[Memory],
@@ -154,6 +156,7 @@ class Editor:
         reason: str,
         at: datetime,
     ) -> list[Memory]:
+        """Write memories, each of the revision that is expected (0: new), with vectors (ConflictError)."""
         if not memories:
             return []
         vectors = await vectors_or_none(self.embedder, [memory.index_text for memory in memories])
@@ -177,13 +180,16 @@ def _draft(scope: Scope, fields: object, place: int, at: datetime) -> Memory:
         raise InvalidInputError(msg)
     given = {name: value for name, value in fields.items() if value is not None}
     whole = {**given, **scope.model_dump(), "created_at": at, "updated_at": at}
-    return _refuse_block(_memory(whole, f"memories[{place}]"))
+    return _refuse_checked(_memory(whole, f"memories[{place}]"))
 
 
-def _refuse_block(memory: Memory) -> Memory:
-    """Return what is no memory block: of these, limits and grants would not be looked at (InvalidInputError)."""
+def _refuse_checked(memory: Memory) -> Memory:
+    """Return what anybody may write: not what a limit, a grant or a class has to check (InvalidInputError)."""
     if memory.memory_type is MemoryType.BLOCK:
         msg = f"memory_type: {memory.memory_target!r} is a memory block: use set_memory_block, which keeps its limit"
+        raise InvalidInputError(msg)
+    if memory.memory_type is MemoryType.RECORD:
+        msg = f"memory_type: {memory.memory_target!r} is of a record: use put_record or patch_record, which check it"
         raise InvalidInputError(msg)
     return memory
 

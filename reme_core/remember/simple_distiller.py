@@ -16,14 +16,17 @@ from reme_core.remember.fact_reconciliation import (
     reconcile_question,
 )
 from reme_core.remember.fact_resolution import AUTHOR, MemoryChanges, is_of_another_time, needs_past, summed_up
+from reme_core.remember.record_resolution import keep_records
 from reme_core.remember.written_facts import rejected
+from reme_core.remember.written_records import WrittenRecord, find_shown, with_records
 from reme_core.retrieval.embedding import try_embedding
 from reme_core.rules import Claim
-from reme_core.schema import Memory, RejectedFact, Scope, Usage
+from reme_core.schema import Memory, MemoryType, RejectedFact, Scope, Usage
 from reme_core.schema.tool_calls import is_guideline
 from reme_core.steps.ask_json import MeteredChatModel, ask
 from reme_core.steps.distillation import Distilled, DistilTask
 from reme_core.steps.flow import Stage, stage
+from reme_core.steps.records import MemorySchema
 from reme_core.steps.similar_memories import find_equal_memories
 from reme_core.steps.targets import claim_on, target_of
 from reme_core.text import Language, prompt_language
@@ -45,6 +48,7 @@ class SimpleDistiller:
         clock: Tells the time.
         language: Of the prompts; None follows the conversation.
         use_reviser: Have a further call check the result; what it finds is put right in a second attempt.
+        schemas: Whose records the first call fills as well; their fields are checked by their classes alone.
     """
 
     store: Store
@@ -53,6 +57,7 @@ class SimpleDistiller:
     clock: Clock
     language: Language | None = None
     use_reviser: bool = False
+    schemas: Sequence[MemorySchema] = ()
 
     @property
     def name(self) -> str:
@@ -88,6 +93,7 @@ class _DistilState:
     near: ComparedMemories = field(init=False)
     rejected: list[RejectedFact] = field(default_factory=list)
     summaries: tuple[str, ...] = ()
+    records: tuple[WrittenRecord, ...] = ()
     seen: dict[str, Memory] = field(default_factory=dict)
     vectors: dict[str, Vector] = field(default_factory=dict)
     degraded: dict[str, None] = field(default_factory=dict)
@@ -118,6 +124,7 @@ class _DistilState:
         is_open = self.task.memory_type is None and self.task.targets is None
         if is_open and self.task.guidance.wants_summaries:
             changes.sum_up(parts)
+        self.rejected += await keep_records(self.options.store, self.scope, self.task, self.records, changes)
         await self.embed(changes.texts)
         batch = changes.batch(self.task.run_id, self.vectors, want_vectors=self.options.embedder is not None)
         return Distilled(
@@ -157,8 +164,17 @@ class _SortedFacts:
 async def extract(task: DistilTask, run: _DistilState) -> tuple[Fact, ...]:
     """Have the model take facts from the messages."""
     known = await read_known_targets(run.options.store, run.scope)
-    written = await ask(run.model, extraction_question(task, known, run.language, run.problems))
-    run.rejected = list(written.rejected)
+    question = extraction_question(task, known, run.language, run.problems)
+    # A record is about the user, as what is personal is.
+    is_open = task.memory_type in {None, MemoryType.PERSONAL} and task.targets is None
+    if is_open and run.options.schemas:
+        texts = [message.full_text for message in task.messages]
+        shown = await find_shown(run.options.store, run.scope, run.options.schemas, texts)
+        answer = await ask(run.model, with_records(question, shown, run.language))
+        written, run.records = answer.facts, answer.records
+    else:
+        written = await ask(run.model, question)
+    run.rejected = [*written.rejected, *(item for record in run.records for item in record.rejected)]
     run.summaries = written.summaries
     return tuple(facts_of(written.facts, task, known))
 

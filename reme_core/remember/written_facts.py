@@ -199,7 +199,7 @@ class FactReader:
                 dates[name] = None
                 problems.append(f"{name}: {exc}")
         try:
-            kept = {**item, **_in_order(dates), "messages": self._numbers(item.get("messages"))}
+            kept = {**item, **_in_order(dates), "messages": message_numbers(item.get("messages"), self.messages)}
             fact = WrittenFact.model_validate(kept)
         except ValidationError as exc:
             return WrittenItem(written=item, fact=None, problem=describe(exc, "").removeprefix("."))
@@ -208,16 +208,17 @@ class FactReader:
             problems.append("content: is in another script than its messages: write it in their language")
         return WrittenItem(written=item, fact=fact, problem="; ".join(problems))
 
-    def _numbers(self, value: JsonValue) -> tuple[int, ...]:
-        """Return the numbers of messages that there are, as they were written: 1, "1", "1, 2" or a list of such."""
-        items = value if isinstance(value, list) else [value]
-        found: list[int] = []
-        for item in items:
-            if isinstance(item, str):
-                found += map(int, _FIGURES.findall(item[:200]))
-            elif isinstance(item, (int, float)) and not isinstance(item, bool) and 1 <= item <= self.messages:
-                found.append(int(item))
-        return tuple(sorted({number for number in found if 1 <= number <= self.messages}))
+
+def message_numbers(value: JsonValue, messages: int) -> tuple[int, ...]:
+    """Return the numbers of messages that there are, as they were written: 1, "1", "1, 2" or a list of such."""
+    items = value if isinstance(value, list) else [value]
+    found: list[int] = []
+    for item in items:
+        if isinstance(item, str):
+            found += map(int, _FIGURES.findall(item[:200]))
+        elif isinstance(item, (int, float)) and not isinstance(item, bool) and 1 <= item <= messages:
+            found.append(int(item))
+    return tuple(sorted({number for number in found if 1 <= number <= messages}))
 
 
 def _in_order(dates: Mapping[str, PartialTime | None]) -> Mapping[str, PartialTime | None]:

@@ -94,12 +94,12 @@ def named_dates(text: str) -> list[NamedDate]:
 
     A day or month out of range is not a date and is passed over. Never raises.
     """
-    return _take_dates(text)[0]
+    return take_dates(text)[0]
 
 
 def without_times(text: str) -> str:
     """Return what a text says beside the times that `named_dates` and `relative_days` read in it."""
-    return without_relative_days(_take_dates(text)[1])
+    return without_relative_days(take_dates(text)[1])
 
 
 def without_relative_days(text: str) -> str:
@@ -108,8 +108,8 @@ def without_relative_days(text: str) -> str:
     return _LASTING.sub(_GAP, _AGO.sub(_GAP, _SPAN.sub(_GAP, text)))
 
 
-def _take_dates(text: str) -> tuple[list[NamedDate], str]:
-    """Return the dates that a text names, and the text without them."""
+def take_dates(text: str) -> tuple[list[NamedDate], str]:
+    """Return the dates that a text names, each once, and the text with a gap (" ; ") in the place of each."""
     found: list[NamedDate] = []
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)  # full-width figures, blanks of other widths

@@ -11,6 +11,10 @@ from reme_core.schema.checks import bounded_query as bounded_query
 from reme_core.schema.checks import describe as describe
 from reme_core.schema.checks import shown as shown
 from reme_core.schema.embeddings import Reembedded as Reembedded
+from reme_core.schema.evolution import Evolution as Evolution
+from reme_core.schema.evolution import MemoryGroup as MemoryGroup
+from reme_core.schema.evolution import MergedMemories as MergedMemories
+from reme_core.schema.evolution import TidiedLink as TidiedLink
 from reme_core.schema.explanations import ExplainedHit as ExplainedHit
 from reme_core.schema.explanations import Explanation as Explanation
 from reme_core.schema.explanations import LeftOut as LeftOut

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import reprlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
@@ -177,6 +177,21 @@ def copy_json(value: JsonValue) -> JsonValue:
     return value
 
 
+def merge_json(value: dict[str, JsonValue], patch: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return an object with what a patch sets: objects are merged, null removes a key, all else is replaced whole.
+
+    Source: RFC 7396, JSON Merge Patch.
+    """
+    merged = dict(value)
+    for key, part in patch.items():
+        held = merged.pop(key, None)
+        if isinstance(part, dict):
+            merged[key] = merge_json(held if isinstance(held, dict) else {}, part)
+        elif part is not None:
+            merged[key] = part
+    return merged
+
+
 Json = Annotated[JsonValue, AfterValidator(check_json)]
 JsonObject = Annotated[dict[str, JsonValue], AfterValidator(check_json)]
 Metadata = Annotated[dict[str, JsonValue], AfterValidator(check_metadata)]
@@ -247,12 +262,13 @@ def describe(
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)[:_PLACE]
         told = with_values and item["type"] not in {"value_error", "missing", "too_short", "too_long"}
         found = f" (found {shown(item['input'])})" if told else ""
-        lines.append(f"{what}{place}: {_reason(item, form)}{found}")
+        lines.append(f"{what}{place}: {reason_of(item, form)}{found}")
     more = error.error_count() - _MOST
     return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")
 
 
-def _reason(item: ErrorDetails, form: type[BaseModel] | None) -> str:
+def reason_of(item: ErrorDetails, form: type[BaseModel] | None = None) -> str:
+    """Return what is wrong with one field, without its place; `form` as for `describe`."""
     if item["type"] == "extra_forbidden":
         name, names = (
             str(item["loc"][-1]),

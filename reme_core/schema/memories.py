@@ -49,6 +49,8 @@ _MOST_USES = 1 << 53
 class MemoryType(StrEnum):
     """What a memory is about. `history` is a block seen as a memory; `meta` an entry of the routing table.
 
+    A `record` is an instance of a schema of the application's own: its target is the schema's name, its metadata are
+    its fields, its content tells them.
     A `meta` memory says that there is a target ("personal/Alice") and what it is about, a `passage` is a piece of a
     file that a person keeps, a `block` a text that stands in prompts under a label; they are no statements, and only
     those who ask for them by name see them. `self` and `task`, older names of identity and procedural, are read as
@@ -63,6 +65,7 @@ class MemoryType(StrEnum):
     HISTORY = "history"
     META = "meta"
     PASSAGE = "passage"
+    RECORD = "record"
     BLOCK = "block"
 
     @classmethod
@@ -98,7 +101,8 @@ class Memory(BaseModel):
     over is not outdated: a memory is current until it is replaced or deleted.
 
     Attributes:
-        memory_id: Random, unique within the scope; kept when the text is edited.
+        memory_id: Random, unique within the scope; kept when the text is edited. That of a record which is the one of
+            its schema says that schema's name.
         memory_space: See `Scope`.
         user_id: See `Scope`.
         memory_type: See `MemoryType`.

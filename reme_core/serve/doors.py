@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
 from reme_core.serve.chat.door import chat_routes
 from reme_core.serve.chat.upstream import Upstream
+from reme_core.serve.evolving import evolving
 from reme_core.serve.guard import GuardRules
 from reme_core.serve.http.routes import http_routes
 from reme_core.serve.inspect.door import BrowserSessions, inspect_routes
@@ -25,6 +27,7 @@ def make_served(
     profile: Profile = Profile.DEFAULT,
     browsers: BrowserSessions | None = None,
     inspector_writes: bool = False,
+    evolve_every: timedelta | None = None,
 ) -> Starlette:
     """Return the application with every door: HTTP, MCP, chats and the inspector.
 
@@ -35,10 +38,13 @@ def make_served(
         profile: The tools of MCP.
         browsers: Who is signed in to the inspector.
         inspector_writes: Whether it changes anything.
+        evolve_every: How often each user's memories are consolidated; None: only when asked.
     """
     mcp, sessions = mcp_routes(service, McpOptions(profile=profile, read_only=rules.read_only))
     routes: list[BaseRoute] = [*http_routes(service), *mcp, *chat_routes(service, upstream)]
     writes = inspector_writes and not rules.read_only
     routes += inspect_routes(service, browsers or BrowserSessions(), write=writes)
     running: list[AbstractAsyncContextManager[object]] = [sessions, *([] if upstream is None else [upstream])]
+    if evolve_every is not None:
+        running.append(evolving(service.memories, evolve_every))
     return make_app(service, rules, routes, running)

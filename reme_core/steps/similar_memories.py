@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -236,3 +237,48 @@ class _KeptMemories:
         near = np.flatnonzero(scores >= similarity)
         best_first = near[np.argsort(-scores[near], kind="stable")]
         return next((self._places[row] for row in best_first if words.agrees_with(self._said[row])), None)
+
+
+LEAST_COSINE = 0.4
+"""What is as near as this is worth a look of a model."""
+
+# The overlap is the share of the shorter text's words that the longer one holds, the target's name and dates apart:
+# what was told on one day shares these. One word alone is what a talk is about, unless there are hardly others.
+_LEAST_OVERLAP, _LEAST_WORDS, _ENOUGH_OVERLAP = 0.34, 2, 0.5
+_DATED = re.compile(r"[(（][^()（）]*\d{4}[^()（）]*[)）]")
+
+
+def undated(text: str) -> str:
+    """Return a text without the dates that it has in brackets; the whole one where nothing else is left."""
+    return _DATED.sub(" ", text).strip() or text
+
+
+class Overlap(NamedTuple):
+    """How much two texts have in common: a share in [0, 1], and how many words that are."""
+
+    share: float
+    words: int
+
+    @property
+    def is_near(self) -> bool:
+        """Whether they are worth a look."""
+        return self.share >= _ENOUGH_OVERLAP or (self.words >= _LEAST_WORDS and self.share >= _LEAST_OVERLAP)
+
+
+def overlap(one: str, other: str, target_name: str) -> Overlap:
+    """Return how much two texts about a target have in common."""
+    names = set(query_terms(target_name))
+    text, held_text = _DATED.sub(" ", one), _DATED.sub(" ", other)
+    asked, held = set(query_terms(text)) - names, set(query_terms(held_text)) - names
+    shared = len(asked & set(terms(held_text)))
+    return Overlap(shared / max(1, min(len(asked), len(held))), shared)
+
+
+def says_alike(one: str, other: str) -> bool:
+    """Tell whether nothing speaks against it that two texts which are near say the same."""
+    return _words(one).agrees_with(_words(other))
+
+
+def denies(text: str) -> bool:
+    """Tell whether a text says that something is not so."""
+    return any(not turn[0].isdigit() for turn in _words(text).turns)

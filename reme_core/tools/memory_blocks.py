@@ -111,7 +111,8 @@ class MemoryRethinkOp(BaseMemoryToolOp[RethinkItem]):
             seen = block.revision if seen is None else seen
             if block.revision != seen and block.text != item.new_memory:
                 context.trace.shown_blocks[block.label] = block.revision
-                msg = f"nothing was changed, since the block has changed meanwhile. It is now:\n{block_text(block)}"
+                what = "nothing was changed: the block has changed meanwhile. Make your change on this:"
+                msg = f"{what}\n{block_text(block)}"
                 raise ToolFeedback(msg)
             return BlockChange(text=item.new_memory)
 

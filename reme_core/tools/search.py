@@ -105,7 +105,7 @@ class VectorRetrieveMemoryOp(BaseMemoryToolOp[RetrieveItem]):
         return await context.store.search(context.scope, search)
 
     async def _filters(self, item: RetrieveItem, context: ToolContext) -> list[MemoryFilter]:
-        types = ROUTED if item.memory_type is None else (MemoryType(item.memory_type),)
+        types = (*ROUTED, MemoryType.RECORD) if item.memory_type is None else (MemoryType(item.memory_type),)
         filters = reachable(context, types)
         if item.memory_target is not None:
             filters = await _about(item.memory_target, filters, context)

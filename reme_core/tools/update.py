@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import Field, JsonValue
@@ -11,8 +11,8 @@ from pydantic import Field, JsonValue
 from reme_core.errors import ConflictError, ToolFeedback
 from reme_core.ports import PutMemory, ToolContext
 from reme_core.rules import ChainUpdate, chain_of, place
-from reme_core.schema import Memory
-from reme_core.schema.checks import Id, Metadata
+from reme_core.schema import Memory, MemoryType
+from reme_core.schema.checks import Id, Metadata, merge_json
 from reme_core.schema.tool_calls import is_guideline
 from reme_core.steps.targets import (
     StatedTime,
@@ -55,7 +55,7 @@ class UpdateItem(ToolItem):
     )
     valid_to: StatedTime = Field(default=None, description="A new end, alike.")
     metadata: Metadata = Field(
-        default_factory=dict, description=f"{METADATA_HELP} Replaces what there is; left out, that stays."
+        default_factory=dict, description=f"{METADATA_HELP} Keys that are left out stay; null removes one."
     )
 
 
@@ -146,15 +146,15 @@ async def _placed(context: ToolContext, made: Memory, instead_of: Memory) -> Cha
     return replace(placed, changed=tuple(item.model_copy(update={"updated_at": now}) for item in placed.changed))
 
 
-def _metadata(memory: Memory, item: UpdateItem) -> Mapping[str, JsonValue]:
-    return item.metadata if "metadata" in item.model_fields_set else memory.metadata
+def _metadata(memory: Memory, item: UpdateItem) -> dict[str, JsonValue]:
+    return merge_json(memory.metadata, item.metadata)
 
 
 def _updated(context: ToolContext, memory: Memory, item: UpdateItem) -> Memory:
     sources, said = said_in(context, item.memory_content)
     changes: dict[str, object] = {
         "content": item.memory_content,
-        "metadata": dict(_metadata(memory, item)),
+        "metadata": _metadata(memory, item),
         "observed_at": max(memory.observed_at, said),
         "updated_at": context.clock.now(),
         "author": context.author,
@@ -171,6 +171,9 @@ def _check_writable(memories: Sequence[Memory], items: Sequence[UpdateItem]) -> 
                 f"memory {memory.memory_id!r} is the guideline of a tool, which is written from its recorded calls "
                 "alone; nothing was updated: add a note with add_memory"
             )
+            raise ToolFeedback(msg)
+        if memory.memory_type is MemoryType.RECORD:
+            msg = f"memory {memory.memory_id!r} is a record with fields, not a text; nothing was updated: leave it"
             raise ToolFeedback(msg)
         check_reserved(target_of(memory), item.metadata)
 

@@ -57,7 +57,7 @@ from reme_core.transfer.transfer_file import Contents, ScopeLine, file_lines, re
 T = TypeVar("T")
 
 
-_DUMPED = tuple(kind for kind in STATEMENTS if kind is not MemoryType.HISTORY)
+_DUMPED = tuple(kind for kind in STATEMENTS if kind not in {MemoryType.HISTORY, MemoryType.RECORD})
 _PAGE = 500
 # Texts of calls and offloads may be megabytes each, and a page of them is held at once.
 _PAGE_OF_TEXTS = 20
@@ -101,13 +101,14 @@ async def dump_library(
 ) -> DumpedLibrary:
     """Write memories to a file, newest first, one a line; the file is replaced once all of them are on disk.
 
-    `meta` and `history` memories are written only where they are asked for by name, and `load_library` refuses them.
+    `meta`, `history` and `record` memories are written only where they are asked for by name, and `load_library`
+    refuses them.
 
     Args:
         store: Where they are.
         scope: Whose memories; the file names neither space nor user.
         path: The file.
-        types: Of these types; None: of every type but `meta` and `history`.
+        types: Of these types; None: of every type but `meta`, `history` and `record`.
         targets: About these; None: about any.
         include_superseded: Also those that were replaced.
         noting: Notes the draft of the file.

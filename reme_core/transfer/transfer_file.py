@@ -58,6 +58,7 @@ _NOT_LOADED = {
     MemoryType.HISTORY: "it stands for a block, which a library doesn't bring: export and import the scope instead",
     MemoryType.META: "entries of the routing table are made by the scope itself: leave the line out",
     MemoryType.PASSAGE: "it is a piece of a file: put the file into a folder of files instead, and sync it",
+    MemoryType.RECORD: "its class has to check it: put it by put_record, or export and import the scope instead",
     MemoryType.BLOCK: "a memory block is of one user: set it there, or export and import the scope",
 }
 _NAMED_LINES = 5

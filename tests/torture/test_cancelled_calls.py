@@ -112,6 +112,11 @@ async def ran(bench: Bench) -> None:
     await bench.memory.add_memories(drafts, user_id=bench.user, run_id=f"run-{bench.user}")
 
 
+async def twice(bench: Bench) -> None:
+    drafts = [{"content": "Alice rows, often"}, {"content": "Alice rows often"}]
+    await bench.memory.add_memories(drafts, user_id=bench.user)
+
+
 async def offloaded(bench: Bench) -> None:
     await said(bench)
     info = await bench.memory.offload_text("line of a log\n" * 500, user_id=bench.user, session_id="s")
@@ -194,6 +199,7 @@ CALLS: dict[str, tuple[Prepare, Call]] = {
     "retrieve_task_memory": (said, lambda b: b.memory.retrieve_task_memory("cook soup", user_id=b.user)),
     "record_use": (said, lambda b: b.memory.record_use(b.memory_id, user_id=b.user)),
     "forget_memories": (said, lambda b: b.memory.forget_memories(user_id=b.user)),
+    "evolve": (twice, lambda b: b.memory.evolve(user_id=b.user, dry_run=False)),
     "add_tool_call_results": (nothing, called),  # type: ignore[dict-item]
     "summarize_tool_memory": (called, lambda b: b.memory.summarize_tool_memory("oven", user_id=b.user)),
     "retrieve_tool_memory": (called, lambda b: b.memory.retrieve_tool_memory("oven", user_id=b.user)),

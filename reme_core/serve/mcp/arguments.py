@@ -38,7 +38,7 @@ class ToolArguments(ToolItem):
 ArgumentsT = TypeVar("ArgumentsT", bound=ToolArguments)
 
 Question = Annotated[Text, Field(min_length=1)]
-Kind = Literal["identity", "personal", "procedural", "tool", "summary", "history"]
+Kind = Literal["identity", "personal", "procedural", "tool", "summary", "record", "history"]
 
 
 class RecallArguments(ToolArguments):

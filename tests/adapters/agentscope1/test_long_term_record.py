@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from agentscope.message import Msg
+from pydantic import BaseModel
 
 from reme_agentscope._shared import opening
 from reme_agentscope._shared.recorded_text import SUMMARY_METADATA
@@ -83,6 +84,20 @@ async def test_a_question_about_a_time_finds_what_was_said_then(tmp_path: Path, 
         assert "slept" not in found
         answer = await memory.retrieve_from_memory(["May 2024"])
         assert "bakery" in answer.content[0]["text"]
+
+
+@pytest.mark.requirement("AS1-LTM-11")
+async def test_records_of_the_applications_own_classes_are_made_and_found(tmp_path: Path) -> None:
+    class Profile(BaseModel):
+        pet: str
+
+    setting = {"schema": "Profile", "n": None, "set": [{"field": "pet", "value": "Flopsy"}], "messages": [1]}
+    model = ScriptedChatModel([json.dumps({"facts": [], "records": [setting]})])
+    async with memory_of(tmp_path, llm=model, schemas=[Profile]) as reme:
+        memory = ReMePersonalLongTermMemory(user_name="ann", reme=reme)
+        await memory.record_to_memory("a pet", ["My rabbit is called Flopsy"])
+        assert [record.value for record in await reme.records(Profile, user_id="ann")] == [Profile(pet="Flopsy")]
+        assert "Profile: pet: Flopsy" in await memory.retrieve(said("Flopsy"))
 
 
 @pytest.mark.requirement("AS1-LTM-11")
@@ -508,6 +523,7 @@ def test_memories_are_made_under_a_second_event_loop(tmp_path: Path) -> None:
 RECORD_AND_DIE = """
 import asyncio, os, sys
 from agentscope.message import Msg
+from pydantic import BaseModel
 from reme_agentscope import ReMePersonalLongTermMemory
 from reme_core import adapting
 

@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import create_retriever_tool
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 from langgraph.graph import START, MessagesState, StateGraph
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from reme_core import ReMe
 from reme_core.errors import ConfigurationError, InvalidInputError
@@ -204,3 +204,14 @@ async def test_settings_and_queries_that_cannot_be_used_are_refused(memory, find
     with pytest.raises(InvalidInputError, match="limit"):
         await find(ReMeRetriever(memory=memory, owner="ann"), "tea", k=-1)
     assert await find(ReMeRetriever(memory=tmp_path, owner="ann"), "tea") == []
+
+
+async def test_records_are_documents_with_their_fields_where_they_are_asked_for(tmp_path, find):
+    class Profile(BaseModel):
+        home: str
+
+    async with ReMe(working_dir=tmp_path, llm=None, embedding=None, schemas=[Profile]) as memory:
+        await memory.put_record(Profile(home="Bergen"), user_id="ann")
+        [found] = await find(ReMeRetriever(memory=memory, owner="ann", kinds=("personal", "record")), "Bergen")
+        assert found.page_content == "Profile: home: Bergen"
+        assert (found.metadata["kind"], found.metadata["metadata"]) == ("record", {"home": "Bergen"})

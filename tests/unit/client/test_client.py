@@ -66,6 +66,12 @@ async def program(memory, folder):
     listed = await memory.list_memories(user_id="ana", include_superseded=True)
     told.append([item.content for item in listed.memories])
     told.append([event.operation for event in await memory.history(one.memory_id, user_id="ana")])
+    twins = [{"content": "Ana rows, often", "observed_at": "2024-05-01"}, {"content": "Ana rows often"}]
+    await memory.add_memories(twins, user_id="ana")
+    plan = await memory.evolve(user_id="ana", memory_target="self")
+    done = await memory.evolve(user_id="ana", apply=plan)
+    told.append(([merge.after.content for merge in done.merges], "Ana rows often" in plan.text))
+    told.append((await memory.undo(done.run_id, user_id="ana")).removed)
     many = await memory.add_memories([{"content": "x", "memory_id": "a/b.c ?#%2F漢"}], user_id="ana", run_id="r")
     told.append((await memory.get_memory(many[0].memory_id, user_id="ana")).content)
     told.append((await memory.undo("r", user_id="ana")).removed)

@@ -10,8 +10,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from reme_core import AgenticRetriever, ReMe
 from reme_core.errors import ReMeError
+
+
+class Note(BaseModel):
+    text: str = ""
+
 
 # What a person says who leaves an argument empty, mixes up its type, or misspells its value.
 WRONG: tuple[object, ...] = (
@@ -55,6 +62,9 @@ GOOD: dict[str, object] = {
     "helpful": 1,
     "label": "human",
     "retriever": AgenticRetriever(),
+    "instance": Note(text="tea"),
+    "model": Note,
+    "fields": {"text": "green tea"},
 }
 # They end the memory, or are handed functions and objects alone: their errors stand in test_bad_input.
 _APART = {"close", "sync", "users_with_jobs", "flush"}
@@ -99,8 +109,9 @@ async def test_an_ordinary_mistake_is_a_typed_error_in_plain_words(tmp_path: Pat
     monkeypatch.chdir(tmp_path)
     table = rows()
     faults: dict[tuple[str, str, str], str] = {}
-    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+    async with ReMe("space", tmp_path, llm=None, embedding=None, schemas=[Note]) as memory:
         await memory.add_memories([{"memory_id": "held", "content": "Alice drinks tea"}], user_id="alice")
+        await memory.put_record(Note(), user_id="alice")
         for name, parameter, value in table:
             fault = await _fault(memory, name, parameter, value)
             if fault is not None:

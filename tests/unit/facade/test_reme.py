@@ -158,7 +158,7 @@ async def test_a_message_whose_id_is_taken_is_kept_under_another_one_and_known_t
 async def test_a_memory_is_added_read_changed_and_deleted(reme: ReMe) -> None:
     stored = await reme.add_memory("drinks tea", **ALICE, metadata={"a": [1, {"b": None}]}, importance=0.9)
     assert await reme.get_memory(stored.memory_id, **ALICE) == stored
-    changed = await reme.update_memory(stored.memory_id, **ALICE, content="drinks coffee", metadata={})
+    changed = await reme.update_memory(stored.memory_id, **ALICE, content="drinks coffee", metadata={"a": None})
     assert (changed.memory_id, changed.created_at, changed.revision) == (stored.memory_id, stored.created_at, 2)
     assert (changed.importance, changed.metadata) == (0.9, {})
     await reme.delete_memory(stored.memory_id, **ALICE)

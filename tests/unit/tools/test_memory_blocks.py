@@ -60,8 +60,8 @@ async def test_a_tool_changes_the_text_and_shows_it(
     [
         (MemoryInsertOp(), {"label": "nobody", "new_str": "x"}, "'nobody'.* labels are: 'human', 'rules', 'team'"),
         (MemoryInsertOp(), {"label": "rules", "new_str": "x"}, "'rules' is read-only"),
-        (MemoryInsertOp(), {"label": "team", "new_str": "x"}, "'team' is shared with this user for reading"),
-        (MemoryInsertOp(), {"new_str": "word " * 99}, "would have 1.. tokens, and its limit is 40: shorten it"),
+        (MemoryInsertOp(), {"label": "team", "new_str": "x"}, "'team' is read-only for you"),
+        (MemoryInsertOp(), {"new_str": "word " * 99}, "would have 1.. tokens, and its limit is 40: write some"),
         (MemoryInsertOp(), {"new_str": "x", "insert_line": 9}, r"within the range \[0, 3\]"),
         (MemoryReplaceOp(), {"old_str": "Paris", "new_str": "x"}, "did not appear verbatim in memory block 'human'"),
         (MemoryReplaceOp(), {"old_str": "", "new_str": "x"}, "did not appear verbatim"),

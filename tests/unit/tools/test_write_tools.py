@@ -136,13 +136,13 @@ async def test_an_update_keeps_the_id_and_adds_the_sources_of_the_run(store: Loc
     assert (memory.revision, memory.updated_at) == (2, NOW)
 
 
-async def test_metadata_stays_unless_it_is_written_anew(store: LocalStore) -> None:
+async def test_metadata_that_an_update_leaves_out_stays(store: LocalStore) -> None:
     await put(store, held("emma-2", "Emma sings.", metadata={"a": 1}))
     single, context = UpdateMemoryOp(enable_multiple=False), context_over(store)
     await single({"memory_id": "emma-2", "memory_content": "Emma hums."}, context)
     assert (await store.get(ALICE, ["emma-2"]))[0].metadata == {"a": 1}
     await single({"memory_id": "emma-2", "memory_content": "Emma hums.", "metadata": {"b": 2}}, context)
-    assert (await store.get(ALICE, ["emma-2"]))[0].metadata == {"b": 2}
+    assert (await store.get(ALICE, ["emma-2"]))[0].metadata == {"a": 1, "b": 2}
 
 
 async def test_an_update_that_would_repeat_a_memory_names_that_one(store: LocalStore) -> None:

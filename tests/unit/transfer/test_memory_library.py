@@ -176,7 +176,7 @@ JSON: st.SearchStrategy[JsonValue] = st.recursive(
 )
 UNIT = st.floats(0, 1)
 NAMES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=20)
-NOT_LOADED = (MemoryType.META, MemoryType.HISTORY, MemoryType.PASSAGE, MemoryType.BLOCK)
+NOT_LOADED = (MemoryType.META, MemoryType.HISTORY, MemoryType.PASSAGE, MemoryType.BLOCK, MemoryType.RECORD)
 
 
 @st.composite

@@ -7,6 +7,7 @@ import json
 import logging
 
 import pytest
+from pydantic import BaseModel
 
 from reme_core import ChangedMemories, ReMe, RetrieveResult
 from reme_core.schema import Memory, Usage, make_scope
@@ -20,6 +21,9 @@ NOT_SERVED = {
     "set_retriever": "takes an object",
     "set_task_flow": "takes an object",
     "set_task_retrieval": "takes an object",
+    "put_record": "takes an object of a class that the service has not",
+    "patch_record": "takes a class",
+    "records": "takes a class",
     "tool_context": "makes an object",
     "in_context_memory": "makes an object",
     "sync": "makes an object",
@@ -46,6 +50,28 @@ def test_no_request_names_a_space_or_a_user():
         assert not call.form.model_fields.keys() & {"user_id", "shared", "memory_space", "scope"}
 
 
+def test_records_are_shown_and_deleted_as_memories_and_written_by_their_class_alone(client_as, tmp_path):
+    class Profile(BaseModel):
+        name: str
+
+    with ReMe.sync("space", tmp_path / "records", llm=None, embedding=None, schemas=[Profile]) as memory:
+        memory.put_record(Profile(name="Ana"), user_id="ana")
+    client = client_as(memory=ReMe("space", tmp_path / "records", llm=None, embedding=None))
+    [kept] = client.get("/v1/memories", params={"memory_type": "record"}).json()["memories"]
+    assert (kept["memory_id"], kept["metadata"]) == ("record:Profile", {"name": "Ana"})
+    [hit] = client.post("/v1/retrieve", json={"query": "Ana", "memory_type": "record"}).json()["results"]
+    assert (hit["memory_type"], hit["memory_target"]) == ("record", "Profile")
+    path = "/v1/memories/record:Profile"
+    for call in (
+        client.patch(path, json={"metadata": {"name": 5}}),
+        client.post(f"{path}/supersede", json={"content": "Profile: name: Eve"}),
+        client.post("/v1/memories", json={"content": "Profile: name: Eve", "memory_type": "record"}),
+    ):
+        assert (call.status_code, call.json()["title"]) == (422, "InvalidInputError")
+    assert client.delete(path).status_code in {200, 204}
+    assert client.get("/v1/memories").json()["memories"] == []
+
+
 def test_a_memory_is_added_read_changed_superseded_undone_and_deleted(client):
     added = client.post("/v1/memories", json={"content": "Ana likes tea", "valid_from": "2024-05"}).json()
     path = f"/v1/memories/{added['memory_id']}"
@@ -53,6 +79,9 @@ def test_a_memory_is_added_read_changed_superseded_undone_and_deleted(client):
     assert Memory.model_validate(added).user_id == "ana"
     changed = client.patch(path, json={"content": "Ana likes green tea", "expected_revision": 1}).json()
     assert changed["revision"] == 2
+    client.patch(path, json={"metadata": {"seen": {"by": "bo", "in": 2024}, "cup": "blue"}})
+    merged = client.patch(path, json={"metadata": {"seen": {"by": None}, "cup": None}}).json()
+    assert merged["metadata"] == {"seen": {"in": 2024}}
     stale = client.patch(path, json={"content": "Ana likes mate", "expected_revision": 1})
     assert (stale.status_code, stale.json()["title"]) == (409, "ConflictError")
     newer = client.post(f"{path}/supersede", json={"content": "Ana drinks coffee"}).json()

@@ -76,7 +76,7 @@ async def test_times_and_types_narrow_what_is_recalled(connect):
         assert ("roses" in until["text"], "tulips" in until["text"]) == (False, True)
         held = await ask(client, "recall", query="planted", as_of="2024-06-01")
         assert "roses" not in held["text"]
-        none = await ask(client, "recall", query="planted", types=["procedural"])
+        none = await ask(client, "recall", query="planted", types=["procedural", "record"])
         assert none["results"] == []
         assert "Nothing is known" in none["text"]
 
