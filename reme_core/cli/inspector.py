@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import webbrowser
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +15,7 @@ from reme_core.cli.mcp import check_serving
 from reme_core.cli.options import AsOf, CommonOptions, Session, with_common_options
 from reme_core.cli.output import Output, counted
 from reme_core.cli.serve import LOCAL, check_port, invitation
+from reme_core.errors import InvalidInputError
 from reme_core.schema import make_scope
 from reme_core.steps.user_input import read_time
 
@@ -37,7 +37,7 @@ async def picture(
     as_of: AsOf = None,
 ) -> int:
     """Draw what was said, remembered and done last as an SVG file. Exit code 1: there is nothing."""
-    check_serving("reme picture")
+    check_serving("reme picture", "jinja2")
     from reme_core.serve.inspect.time_axis import AskedAxis, read_axis  # noqa: PLC0415  # the other commands need none
     from reme_core.serve.inspect.view import draw  # noqa: PLC0415  # as above
 
@@ -47,7 +47,12 @@ async def picture(
     if axis.picture is None:
         output.remark(f"there is nothing for a {kind}")
         return ExitCode.NOTHING_FOUND
-    out.write_text(draw(axis.picture), encoding="utf-8")
+    try:
+        out.write_text(draw(axis.picture), encoding="utf-8")
+    except (OSError, ValueError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else exc
+        msg = f"{str(out)!r} can't be written ({reason}): check the path"
+        raise InvalidInputError(msg) from exc
     output.remark(f"{out}: {counted(len(axis.picture.marks), 'mark')}")
     return ExitCode.DONE
 
@@ -62,7 +67,7 @@ async def _inspect(
 ) -> int:
     """Look at a memory in a browser: what it knows, why it found that, and take it back. Ctrl-C ends it."""
     check_port(port)
-    check_serving("reme inspect")
+    check_serving("reme inspect", "jinja2")
     where.check_file()
     from reme_core.serve import process  # noqa: PLC0415  # the other commands need none of it
     from reme_core.serve.access import Principal, Right  # noqa: PLC0415  # as above
@@ -80,6 +85,8 @@ async def _inspect(
         output.line(line)
         sys.stdout.flush()
         if not no_browser:
+            import webbrowser  # noqa: PLC0415  # as above
+
             webbrowser.open(line.rpartition(" ")[2])
         with process.logging_to_stderr():
             await process.serve(opened, listening)

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from reme_core.cli.options import CommonOptions, Whose, with_common_options
 from reme_core.cli.output import Output, minute
 from reme_core.facade.reme import ReMe
-from reme_core.ports import EventQuery
-from reme_core.schema import Event, EventKind, Scope, StoredMessage, make_scope
+from reme_core.schema import Event, EventKind, StoredMessage, make_scope
 
 _PAGE = 100
 _PAUSE_S = 1.0
@@ -30,12 +29,12 @@ class Watcher:
         """Take what is there as seen."""
         page = await self.memory.find_messages(**self.whose, limit=_PAGE, newest_first=True)
         self._seen = {item.message.message_id for item in page.messages}
-        newest = await self.memory.store.events(self._scope, EventQuery(newest_first=True, limit=1))
+        newest = await self._events(newest_first=True, limit=1)
         self._sequence = newest[0].sequence if newest else 0
 
     async def look(self) -> tuple[list[StoredMessage], list[Event]]:
         """Return the messages that came, and the changes of memories, each oldest first."""
-        events = await self.memory.store.events(self._scope, EventQuery(after=self._sequence))
+        events = await self._events(after=self._sequence)
         said: list[StoredMessage] = []
         cursor: str | None = None
         while True:
@@ -48,9 +47,11 @@ class Watcher:
         self._seen |= {item.message.message_id for item in said}
         return said[::-1], events
 
-    @property
-    def _scope(self) -> Scope:
-        return make_scope(self.memory.memory_space, **self.whose)
+    async def _events(self, *, after: int = 0, newest_first: bool = False, limit: int = 1000) -> list[Event]:
+        from reme_core.ports import EventQuery  # noqa: PLC0415  # help is shown without it
+
+        query = EventQuery(after=after, newest_first=newest_first, limit=limit)
+        return await self.memory.store.events(make_scope(self.memory.memory_space, **self.whose), query)
 
 
 @with_common_options

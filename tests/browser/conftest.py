@@ -43,8 +43,10 @@ class Window:
         """Note errors of the console, and requests that fail or go elsewhere."""
         self.page.on("console", lambda message: self._note(message.type in {"error", "warning"}, message.text))
         self.page.on("pageerror", lambda error: self._note(True, str(error)))
-        # The icon is fetched behind the page, and let go when the next one is opened.
-        self.page.on("requestfailed", lambda request: self._note("icon" not in request.url, f"failed: {request.url}"))
+        # What is still on its way when the next page is opened is let go.
+        self.page.on(
+            "requestfailed", lambda request: self._note(request.failure != "net::ERR_ABORTED", f"failed: {request.url}")
+        )
         self.page.on("request", lambda request: self._note(not request.url.startswith(self.base), request.url))
         self.page.on("response", lambda answer: self._note(answer.status >= 400, f"{answer.status} {answer.url}"))
 
