@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from reme_core.schema import MemoryType as MemoryType
     from reme_core.schema import MergedMemories as MergedMemories
     from reme_core.schema import Message as Message
+    from reme_core.schema import Neighbours as Neighbours
     from reme_core.schema import OffloadedContext as OffloadedContext
     from reme_core.schema import OffloadInfo as OffloadInfo
     from reme_core.schema import OffloadKind as OffloadKind
@@ -79,6 +80,9 @@ if TYPE_CHECKING:
     from reme_core.schema import RecordedToolCalls as RecordedToolCalls
     from reme_core.schema import RejectedExperience as RejectedExperience
     from reme_core.schema import RejectedFact as RejectedFact
+    from reme_core.schema import Relation as Relation
+    from reme_core.schema import RelationPath as RelationPath
+    from reme_core.schema import RelationStep as RelationStep
     from reme_core.schema import Reloaded as Reloaded
     from reme_core.schema import ReloadResult as ReloadResult
     from reme_core.schema import RetrieveResult as RetrieveResult
@@ -134,11 +138,11 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
         "schema": (
             "Block ChangedMemories ChangeKind ChatReply CleanedOffloads CompactedContext ContextUse Cost "
             "DumpedLibrary Erased Event Evolution Feedback Forgotten Hit Job JobState LineProblem LoadedLibrary "
-            "Memory MemoryBlock MemoryChange MemoryGroup MemoryPage MemoryType MergedMemories Message "
+            "Memory MemoryBlock MemoryChange MemoryGroup MemoryPage MemoryType MergedMemories Message Neighbours "
             "OffloadedContext OffloadInfo OffloadKind PreparedContext RecordedToolCalls RejectedExperience "
-            "RejectedFact Reloaded ReloadResult RetrieveResult Scope Source StoredMessage SummaryResult TaskMemories "
-            "TaskSummary TidiedLink ToolCallResult ToolError ToolMemories ToolMemory ToolStatistics ToolSummary "
-            "Trajectory TransferCounts UndoResult Usage Verdict"
+            "RejectedFact Relation RelationPath RelationStep Reloaded ReloadResult RetrieveResult Scope Source "
+            "StoredMessage SummaryResult TaskMemories TaskSummary TidiedLink ToolCallResult ToolError ToolMemories "
+            "ToolMemory ToolStatistics ToolSummary Trajectory TransferCounts UndoResult Usage Verdict"
         ),
         "steps.records": "MemorySchema Record",
         "steps.slicing": "Slicing",

@@ -117,6 +117,7 @@ def _document(hit: Hit) -> Document:
         "observed_at": None if hit.observed_at is None else hit.observed_at.isoformat(),
         "name": hit.name,
         "role": hit.role,
+        "trust": str(hit.trust),
         "session_id": hit.session_id,
         "message_ids": list(hit.message_ids) or None,
         "passage": None if hit.passage is None else list(hit.passage),

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 from reme_core import EventLoopThread, Hit, Memory, ReMe
 from reme_core.adapting import BLOCK_TOOLS
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError, MessageNotFoundError, ReMeError
-from reme_core.schema import new_id, with_validity
+from reme_core.schema import TrustClass, least_trusted, new_id, trust_mark, with_validity
 from reme_core.steps.message_lines import all_pages
 from reme_core.tools.prompt_blocks import PromptBlocks
 from reme_langchain._block_tools import BlockEditor
@@ -91,7 +91,8 @@ class MemoryTools:
         if isinstance(found, str):
             return found
         try:
-            memory = await self.memory.update_memory(found.memory_id, user_id=user_id, content=content)
+            trust = least_trusted([found.trust, TrustClass.ASSISTANT])
+            memory = await self.memory.update_memory(found.memory_id, user_id=user_id, content=content, trust=trust)
         except MemoryNotFoundError:  # forgotten in between
             return _unknown(memory_id)
         except ConflictError:
@@ -154,7 +155,8 @@ def short_id(memory_id: str) -> str:
 def _line(hit: Hit) -> str:
     said_at = hit.observed_at or hit.created_at
     day = f" {said_at.date().isoformat()}" if said_at is not None else ""
-    return f"{short_id(hit.memory_id or '')} {with_validity(' '.join(hit.memory.split()), hit)}{day}"
+    text = with_validity(" ".join(hit.memory.split()), hit)
+    return f"{short_id(hit.memory_id or '')} {trust_mark(hit.trust)}{text}{day}"
 
 
 def _said_line(hit: Hit) -> str:
@@ -168,7 +170,7 @@ def _said_line(hit: Hit) -> str:
         text = f"… {text[slice(*hit.passage)]} …"
     text = " ".join(text.split())
     shown = text if len(text) <= _SAID_CHARS else f"{text[:_SAID_CHARS]} …"
-    return f"{day}{hit.name or hit.role or 'somebody'} said: {shown}"
+    return f"{day}{trust_mark(hit.untold_trust)}{hit.name or hit.role or 'somebody'} said: {shown}"
 
 
 def _of_message(message_id: str) -> str:

@@ -23,7 +23,7 @@ from reme_core.agents.targets import (
 )
 from reme_core.errors import RunError
 from reme_core.ports import AgentResult, AgentTask, MemoryAgent, RunTrace, Tool, ToolContext
-from reme_core.schema import ContentBlock, ImageBlock, MemoryType, Message, TextBlock
+from reme_core.schema import ContentBlock, ImageBlock, MemoryType, Message, TextBlock, trust_mark
 from reme_core.steps.targets import label
 from reme_core.text import conversation_lines, fence, prompt_time
 from reme_core.tools import (
@@ -31,13 +31,14 @@ from reme_core.tools import (
     AddSummaryMemoryOp,
     HandsOffOp,
     ReadHistoryMemoryOp,
-    ReadIdentityMemoryOp,
     ReadMetaMemoryOp,
     VectorRetrieveMemoryOp,
 )
+from reme_core.tools.meta import read_identity
 from reme_core.tools.prompt_blocks import block_tools
 
 _HANDS_OFF = "hands_off"
+_TALKING = frozenset({"user", "assistant"})
 _NOTHING = (
     "nothing was handed on, so nothing would be remembered: call hands_off with every target that the messages say "
     "something lasting about (add_meta_memory first makes those that are new), or without a target and with the reason "
@@ -288,10 +289,13 @@ def _own_words(message: Message) -> tuple[ContentBlock, ...]:
 def _retold(message: Message) -> list[Message]:
     """Return a turn of the conversation as a model may see it again.
 
-    What persons and assistants said stays their turn. Instructions, tool calls and results come from elsewhere, and
-    the tools of this run know nothing of them: they are shown as records, which have no authority and need no answer.
+    What persons and assistants said stays their turn, unless it is marked as words of others. Instructions, tool calls
+    and results come from elsewhere, and the tools of this run know nothing of them: they are shown as records, which
+    have no authority and need no answer.
     """
-    own = _own_words(message) if message.role in {"user", "assistant"} else ()
+    own = _own_words(message)
+    if message.model_copy(update={"content": own}).trust not in _TALKING or message.role not in _TALKING:
+        own = ()
     if len(own) == len(message.content):
         return [message]
     said = [message.model_copy(update={"content": own})] if any(_says(block) for block in own) else []
@@ -307,8 +311,9 @@ def _says(block: ContentBlock) -> bool:
 
 
 async def _identity(context: ToolContext, *, enabled: bool) -> str:
-    text = await ReadIdentityMemoryOp()({}, context) if enabled else ""
-    return fenced_text("identity", text)
+    memories = await read_identity(context) if enabled else []
+    text = "\n".join(f"{trust_mark(memory.trust)}{memory.content}" for memory in memories)
+    return fenced_text("identity", text or ("there is no identity memory yet" if enabled else ""))
 
 
 async def _targets(context: ToolContext, *, tool: bool, identity: bool) -> str:

@@ -186,7 +186,7 @@ async def block(
     ],
 ) -> int:
     """Write what is remembered of the user into a block of AGENTS.md or CLAUDE.md, and touch nothing else of it."""
-    from reme_core.files.agent_page import write_block  # noqa: PLC0415  # help is shown without it
+    from reme_core.files.agent_page import TRUSTED, write_block  # noqa: PLC0415  # help is shown without it
     from reme_core.files.folder import AGENT_PAGES  # noqa: PLC0415
     from reme_core.files.markdown import shown_content  # noqa: PLC0415
     from reme_core.files.store_changes import list_all  # noqa: PLC0415
@@ -198,7 +198,7 @@ async def block(
     if path.name not in AGENT_PAGES or not path.parent.is_dir():
         msg = f"FILE: wanted {' or '.join(AGENT_PAGES)} in a folder that is there, found {file!r}"
         raise InvalidInputError(msg)
-    about = MemoryFilter(types=(OWN_TARGET.memory_type,), targets=(OWN_TARGET.memory_target,))
+    about = MemoryFilter(types=(OWN_TARGET.memory_type,), targets=(OWN_TARGET.memory_target,), trust=TRUSTED)
     async with where.existing() as (memory, whose):
         memories = await list_all(memory.store, make_scope(where.space, **whose), about)
     told = [shown_content(item.content) for item in reversed(memories)]

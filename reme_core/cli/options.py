@@ -47,6 +47,9 @@ NoEmbedding: TypeAlias = Annotated[
 ]
 Types: TypeAlias = Annotated[list[str] | None, typer.Option("--type", help="Memories of this type; repeatable.")]
 Targets: TypeAlias = Annotated[list[str] | None, typer.Option("--target", help="Memories about this; repeatable.")]
+Trust: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--trust", help="Resting on words of user, assistant, tool or web; repeatable.")
+]
 Session: TypeAlias = Annotated[str | None, typer.Option("--session", help="Messages of this session.")]
 AsOf: TypeAlias = Annotated[str | None, typer.Option("--as-of", help="What held at this time, and was said by then.")]
 Superseded: TypeAlias = Annotated[bool, typer.Option("--superseded", help="Also memories that were replaced.")]

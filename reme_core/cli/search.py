@@ -20,6 +20,7 @@ from reme_core.cli.options import (
     Session,
     Superseded,
     Targets,
+    Trust,
     Types,
     types_of,
     with_common_options,
@@ -55,6 +56,7 @@ async def search(
     layers: Annotated[list[LayerName] | None, typer.Option("--layer", help="Look here; repeatable.")] = None,
     metadata: Annotated[str | None, typer.Option("--metadata", help="A JSON object that must match.")] = None,
     session: Session = None,
+    trust: Trust = None,
     start: Annotated[str | None, typer.Option("--from", help="Said at this time or later.")] = None,
     end: Annotated[str | None, typer.Option("--to", help="Said before this time.")] = None,
     as_of: AsOf = None,
@@ -83,6 +85,7 @@ async def search(
             layers=[str(layer) for layer in layers or ()] or None,
             metadata=names,
             session_id=session,
+            trust=trust or None,
             start_time=start,
             end_time=end,
             as_of=as_of,
@@ -117,6 +120,7 @@ async def list_(
     targets: Targets = None,
     keyword: Annotated[str | None, typer.Option("--keyword", "-k", help="Holding every word of this.")] = None,
     session: Session = None,
+    trust: Trust = None,
     as_of: AsOf = None,
     known_at: KnownAt = None,
     superseded: Superseded = False,
@@ -129,6 +133,7 @@ async def list_(
         "--target": bool(targets),
         "--keyword": keyword is not None,
         "--session": session is not None,
+        "--trust": bool(trust),
         "--as-of": as_of is not None,
         "--known-at": known_at is not None,
         "--superseded": superseded,
@@ -142,6 +147,7 @@ async def list_(
                     memory_type=types_of(types or ()),
                     memory_target=targets or None,
                     keyword=keyword,
+                    trust=trust or None,
                     as_of=as_of,
                     include_superseded=superseded,
                     known_at=known_at,
@@ -165,7 +171,7 @@ async def list_(
 def _check_page_options(layer: str, given: Mapping[str, bool]) -> None:
     """Refuse options that a layer of `reme list` can't honour (InvalidInputError); ignoring them would mislead."""
     known = {
-        "memory": {"--type", "--target", "--keyword", "--as-of", "--known-at", "--superseded"},
+        "memory": {"--type", "--target", "--keyword", "--trust", "--as-of", "--known-at", "--superseded"},
         "message": {"--keyword", "--session"},
         "summary": {"--session"},
     }[layer]

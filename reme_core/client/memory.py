@@ -126,6 +126,8 @@ class ReMeClient:
     delete_memory = _served(ReMe.delete_memory)
     list_memories = _served(ReMe.list_memories)
     changes = _served(ReMe.changes)
+    neighbours = _served(ReMe.neighbours)
+    path = _served(ReMe.path)
     evolve = _served(ReMe.evolve)
     undo = _served(ReMe.undo)
     memory_blocks = _served(ReMe.memory_blocks)

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, JsonValue
 from reme_core.evolve.joined_text import INCOMPLETE
 from reme_core.evolve.merged_memory import merge
 from reme_core.ports import ResponseSchema
-from reme_core.schema import Memory, MemoryGroup, MergedMemories, shown_beginning, shown_end
+from reme_core.schema import Memory, MemoryGroup, MergedMemories, shown_beginning, shown_end, trust_field
 from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, WrittenAnswer, none_as_empty, object_schema
 from reme_core.steps.targets import target_of
 from reme_core.text import Language, estimate_tokens, fence, json_line, load_prompt, prompt_language, shortened
@@ -90,7 +90,7 @@ def _line(memory: Memory, number: int) -> str:
     line: dict[str, JsonValue] = {"n": number, "about": f"{kind}/{name}", "told": f"{memory.observed_at:%Y-%m-%d}"}
     times = {"since": shown_beginning(memory), "until": shown_end(memory), "when": memory.when_to_use}
     shown = {word: shortened(text, MOST_SHOWN_CHARS) for word, text in times.items() if text}
-    return json_line({**line, **shown, "text": memory.content})
+    return json_line({**line, **shown, **trust_field(memory.trust), "text": memory.content})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

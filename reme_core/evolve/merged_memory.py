@@ -15,7 +15,8 @@ from pydantic import JsonValue, ValidationError
 
 from reme_core.evolve.joined_text import check_adds_nothing, check_keeps_all, is_within
 from reme_core.retrieval.named_dates import take_dates
-from reme_core.schema import Memory, MergedMemories, TimePrecision, describe, last_part, shown_beginning
+from reme_core.rules import join_relations
+from reme_core.schema import Memory, MergedMemories, TimePrecision, describe, last_part, least_trusted, shown_beginning
 from reme_core.schema.evolution import MergedBy
 from reme_core.steps.targets import joined_sources, target_of
 from reme_core.text import normalise_content, terms
@@ -47,8 +48,8 @@ def merge(parts: Sequence[Memory], content: str, by: MergedBy, *, at: datetime) 
 def merged_memory(parts: Sequence[Memory], content: str, *, at: datetime) -> Memory:
     """Return the memory that says what all of them say: one of them, which keeps its id.
 
-    It is the one whose text this is, or else the one that was said first. It has the sources, metadata and situations
-    of all, the earliest time of being said, and the time that was stated most exactly.
+    It is the one whose text this is, or else the one that was said first. It has the sources, relations, metadata and
+    situations of all, the earliest time of being said, and the time that was stated most exactly.
 
     Raises:
         ValueError: They are of two targets or speak of two times, or the text lacks
@@ -70,7 +71,9 @@ def merged_memory(parts: Sequence[Memory], content: str, *, at: datetime) -> Mem
         **_joined_time(parts),
         "importance": max(part.importance for part in parts),
         "confidence": max(part.confidence for part in parts),
+        "trust": least_trusted(part.trust for part in parts),
         "sources": sources,
+        "relations": join_relations((told for other in others for told in other.relations), stays.relations),
         "metadata": _joined_metadata((stays, *others)),
         "updated_at": at,
     }

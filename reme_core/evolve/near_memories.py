@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from reme_core.evolve.consolidation_question import MOST_SHOWN_CHARS
@@ -11,6 +13,7 @@ from reme_core.schema import Memory
 from reme_core.steps.flow import FlowContext
 from reme_core.steps.similar_memories import SIMILARITY, Overlap, overlap, says_alike, undated
 from reme_core.steps.targets import memories_about, target_of
+from reme_core.text import query_terms
 
 MOST_OF_A_REQUEST = 40
 """Memories that a model is shown at once: some 1,500 tokens."""
@@ -18,12 +21,16 @@ MOST_OF_A_REQUEST = 40
 MOST_REQUESTS = 50
 """A run asks no more often; how much is left is told."""
 
-_NEAREST = 6  # the memory itself is among them
+_NEAREST = 12  # the memory itself is among them
 _LIKELY_OVERLAP = 0.8
 
 
 class NearPair(NamedTuple):
-    """Two memories, how near they are by the store's score in [0, 1], and by their vectors where both have one."""
+    """Two memories, how near they are in [0, 1], and by their vectors where both have one.
+
+    How near: the share of the words of the one that says less which the other says, too, rare words counting more, or
+    the cosine of their vectors where that is more. What is told by the way in a longer memory is near to it.
+    """
 
     score: float
     one: Memory
@@ -34,9 +41,11 @@ class NearPair(NamedTuple):
 async def near_pairs(context: FlowContext, memories: Sequence[Memory]) -> list[NearPair]:
     """Return each of some memories with its nearest ones of the same type and target, nearest pairs first.
 
-    How near is no matter: what says the same in other words may share none with it.
+    However far the nearest are: what says the same in other words may share none with it.
     """
     shown = {memory.memory_id: memory for memory in memories if len(memory.content) <= MOST_SHOWN_CHARS}
+    words = {name: frozenset(query_terms(undated(memory.index_text))) for name, memory in shown.items()}
+    rarity = _rarity(words.values())
     vectors = await context.vectors(memory.index_text for memory in shown.values())
     found: dict[frozenset[str], NearPair] = {}
     for memory in shown.values():
@@ -49,9 +58,23 @@ async def near_pairs(context: FlowContext, memories: Sequence[Memory]) -> list[N
         for item in await context.store.search(context.scope, search):
             other = shown.get(item.memory.memory_id, memory)
             pair = frozenset((memory.memory_id, other.memory_id))
-            if other is not memory and (pair not in found or found[pair].score < item.score):
-                found[pair] = NearPair(item.score, memory, other, item.similarity)
+            if other is not memory and pair not in found:
+                share = _shared(words[memory.memory_id], words[other.memory_id], rarity)
+                found[pair] = NearPair(max(share, item.similarity or 0.0), memory, other, item.similarity)
     return sorted(found.values(), key=lambda pair: (-pair.score, pair.one.memory_id, pair.other.memory_id))
+
+
+def _rarity(texts: Iterable[frozenset[str]]) -> Mapping[str, float]:
+    """Return what each word counts: the logarithm of one in how many texts has it."""
+    known = list(texts)
+    held = Counter(word for words in known for word in words)
+    return {word: math.log(1 + len(known) / times) for word, times in held.items()}
+
+
+def _shared(one: frozenset[str], other: frozenset[str], rarity: Mapping[str, float]) -> float:
+    """Return the share of the words of the text that says less which the other one has as well, in [0, 1]."""
+    less = min(sum(rarity[word] for word in words) for words in (one, other))
+    return sum(rarity[word] for word in one & other) / less if less else 0.0
 
 
 def likely_same(pairs: Iterable[NearPair]) -> list[tuple[Memory, Memory]]:

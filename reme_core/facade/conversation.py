@@ -106,6 +106,7 @@ class ConversationMethods:
         session_id: str | None = None,
         layers: Sequence[str] | None = None,
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
+        trust: str | Sequence[str] | None = None,
         start_time: datetime | str | None = None,
         end_time: datetime | str | None = None,
         as_of: datetime | str | None = None,
@@ -132,6 +133,7 @@ class ConversationMethods:
             layers: Some of `memory`, `summary` (blocks) and `message`; by default memories and messages, and where
                 these are too few what a model wrote into the block index.
             metadata: Only memories whose metadata have these values.
+            trust: Only what rests on words of this class, or these: `user`, `assistant`, `tool`, `web`.
             start_time: Said (memories: observed) at this time or later.
             end_time: Said before this time.
             as_of: Memories that held at this time, and what was said by then. By default all that were not replaced,
@@ -160,6 +162,7 @@ class ConversationMethods:
             types=inputs.read_searched_types(memory_type),
             targets=inputs.read_targets(memory_target),
             metadata=inputs.read_metadata_filter(metadata),
+            trust=inputs.read_trust(trust),
             session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
             said_from=inputs.read_time(start_time, "start_time"),
             said_to=inputs.read_time(end_time, "end_time"),

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError
 from reme_core.facade.parts import MemoryParts
-from reme_core.schema import STATEMENTS, ChangedMemories, Event, Memory, MemoryPage, UndoResult
+from reme_core.schema import STATEMENTS, ChangedMemories, Event, Memory, MemoryPage, Relation, UndoResult
 from reme_core.steps import user_input as inputs
 from reme_core.telemetry import traced
 
@@ -35,6 +35,8 @@ class MemoryMethods:
         valid_to: datetime | str | None = None,
         importance: float = 0.5,
         confidence: float = 1.0,
+        trust: str | None = None,
+        relations: Sequence[Relation | tuple[str, str, str]] = (),
         reason: str = "",
     ) -> Memory:
         """Add one memory. If a current one of this type and target says the same, that one is the answer.
@@ -42,6 +44,8 @@ class MemoryMethods:
         `valid_from` and `valid_to` are the statement's own time, known to a year (`2023`), a month (`2023-01`), a day
         (`2023-01-05`) or exactly; an end lasts until the end of its year, month or day. They hide nothing: what is over
         is found like what holds. Of two that say the same of times that lie apart, the later one supersedes the other.
+        `trust` says whose words it rests on, where they are not the user's: `assistant`, `tool` or `web`.
+        `relations` are up to eight of what it tells, such as `("Lea", "sister of", "Ann")`; see `neighbours`.
 
         Raises:
             InvalidInputError: A field that can't be used, naming it.
@@ -57,6 +61,8 @@ class MemoryMethods:
             "valid_to": valid_to,
             "importance": importance,
             "confidence": confidence,
+            "trust": trust,
+            "relations": relations,
         }
         why = inputs.read_text(reason, "reason")
         [memory] = await self._editor.add(
@@ -117,15 +123,19 @@ class MemoryMethods:
         valid_to: datetime | str | None = None,
         importance: float | None = None,
         confidence: float | None = None,
+        trust: str | None = None,
+        relations: Sequence[Relation | tuple[str, str, str]] | None = None,
         expected_revision: int | None = None,
         reason: str = "",
     ) -> Memory:
         """Change what is given and keep the rest. `metadata` is merged: a key set to None goes, one not named stays.
 
-        An object in it is merged likewise, anything else replaces what its key had (RFC 7396).
+        An object in it is merged likewise, anything else replaces what its key had (RFC 7396). `relations` replaces
+        all of them; a new `content` without it keeps those whose ends it still names.
 
         `valid_to` tells when the statement was or will be over, which leaves it found as before; what is not to be
-        found any more is deleted, or superseded by what holds now. Both times are read as in `add_memory`.
+        found any more is deleted, or superseded by what holds now. Both times are read as in `add_memory`. `trust` is
+        never more than the messages that it comes from allow.
 
         Raises:
             MemoryNotFoundError: No such memory in this scope.
@@ -142,6 +152,8 @@ class MemoryMethods:
             "valid_to": valid_to,
             "importance": importance,
             "confidence": confidence,
+            "trust": trust,
+            "relations": relations,
         }
         return await self._editor.update(
             self._scope(user_id, shared=shared),
@@ -165,6 +177,8 @@ class MemoryMethods:
         observed_at: datetime | str | None = None,
         valid_from: datetime | str | None = None,
         valid_to: datetime | str | None = None,
+        trust: str | None = None,
+        relations: Sequence[Relation | tuple[str, str, str]] = (),
         reason: str = "",
     ) -> Memory:
         """Replace a memory by one that holds from `valid_from` on (by default from `observed_at`, or now).
@@ -184,6 +198,8 @@ class MemoryMethods:
             "observed_at": observed_at,
             "valid_from": valid_from,
             "valid_to": valid_to,
+            "trust": trust,
+            "relations": relations,
         }
         return await self._editor.supersede(
             self._scope(user_id, shared=shared),
@@ -229,6 +245,7 @@ class MemoryMethods:
         memory_target: str | Sequence[str] | None = None,
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
         keyword: str | None = None,
+        trust: str | Sequence[str] | None = None,
         as_of: datetime | str | None = None,
         include_superseded: bool = False,
         known_at: datetime | str | None = None,
@@ -244,6 +261,7 @@ class MemoryMethods:
             memory_target: One or several targets.
             metadata: Keys and the values that they have.
             keyword: Words that all stand in the memory.
+            trust: One or several classes: `user`, `assistant`, `tool`, `web`.
             as_of: Those that held at this time, by their own time, whenever that became known.
             include_superseded: Also those that were replaced.
             known_at: As the memory stood at this time: what was written before it, as it was then, whatever was
@@ -261,6 +279,7 @@ class MemoryMethods:
             targets=inputs.read_targets(memory_target),
             metadata=inputs.read_metadata_filter(metadata),
             keyword=None if keyword is None else inputs.read_query(keyword, "keyword"),
+            trust=inputs.read_trust(trust),
             as_of=inputs.read_time(as_of, "as_of"),
             include_superseded=inputs.read_flag(include_superseded, "include_superseded"),
         )

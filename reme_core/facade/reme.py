@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Never, Self
 
-from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
+from reme_core.errors import ConfigurationError, ReMeError
 from reme_core.facade.conversation import ConversationMethods
 from reme_core.facade.evolution import EvolutionMethods
 from reme_core.facade.memories import MemoryMethods
@@ -20,10 +19,11 @@ from reme_core.facade.memory_blocks import MemoryBlockMethods
 from reme_core.facade.messages import JobMethods, MessageMethods, OffloadMethods
 from reme_core.facade.parts import UNSET, AdapterSupport, MakesSync, Settings, Unset, check_kind, log_failed_close
 from reme_core.facade.records import RecordMethods
+from reme_core.facade.relations import RelationMethods
 from reme_core.facade.tasks import TaskMethods, ToolMethods
 from reme_core.facade.transfer import EmbeddingMethods, TransferMethods
 from reme_core.facade.working_memory import WorkingMemoryMethods
-from reme_core.schema import UTC_NAME, Scope, SummaryResult, make_scope, read_zone
+from reme_core.schema import UTC_NAME, Scope, make_scope, read_zone
 from reme_core.schema.checks import not_among
 from reme_core.steps import user_input as inputs
 from reme_core.steps.user_input import missing_model_message
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         Retriever,
         Store,
         Summarizer,
-        SummaryRequest,
         TokenCounter,
     )
     from reme_core.steps.records import Schemas
@@ -49,12 +48,11 @@ if TYPE_CHECKING:
     from reme_core.text import Language
     from reme_core.working.ports import WorkingPorts
 
-_LOG = logging.getLogger("reme")
-
 
 class ReMe(
     ConversationMethods,
     MemoryMethods,
+    RelationMethods,
     RecordMethods,
     EvolutionMethods,
     MemoryBlockMethods,
@@ -95,6 +93,7 @@ class ReMe(
         clock: Clock | None = None,
         timezone: str = UTC_NAME,
         files: str | Path | Folders | None = None,
+        web_tools: Sequence[str] = (),
         schemas: Schemas = (),
         **unknown: Never,
     ) -> None:
@@ -122,6 +121,7 @@ class ReMe(
             timezone: Where the users are of whom `summary` is not told, by its IANA name.
             files: Keep memories, journal and what was said as files, too: the path of a folder that gets one for each
                 user, or `Folders(...)`. A call returns once what it says is in the store; the files follow.
+            web_tools: Names of tools that fetch from outside: their results are of the trust class `web`.
             schemas: Pydantic classes whose instances are memories, filled by each summary; see `MemorySchema`.
             unknown: Settings that do not exist: one that is spelt wrong is told with what was probably meant.
 
@@ -142,6 +142,7 @@ class ReMe(
         from reme_core.retrieval.resting_embedder import RestingEmbedder
         from reme_core.steps.costs import CostBook
         from reme_core.steps.records import read_schemas
+        from reme_core.steps.web_results import WebMarkingStore
 
         for name in unknown:
             settings = tuple(set(inspect.signature(ReMe).parameters) - {"unknown"})
@@ -173,6 +174,7 @@ class ReMe(
             token_counter=token_counter,
             clock=clock,
             timezone=timezone,
+            web_tools=web_tools,
             schemas=schemas,
         )
         self._clock = clock or SystemClock()
@@ -183,6 +185,9 @@ class ReMe(
         if self._ports.embedder is not None:
             self._embedder = RestingEmbedder(self._ports.embedder, self._clock, on_recovery=lambda: self._work.resume())
             self._ports = replace(self._ports, store=EmbeddedStore(self._ports.store, self._embedder))
+        self._web_tools = frozenset(inputs.read_names(web_tools, "web_tools"))
+        if self._web_tools:
+            self._ports = replace(self._ports, store=WebMarkingStore(self._ports.store, self._web_tools))
         self._files: FolderKeeper | None = None
         if files is not None:
             self._keep_files(files, token_counter or CharacterTokenCounter())
@@ -197,6 +202,7 @@ class ReMe(
             clock=self._clock,
             counter=token_counter or CharacterTokenCounter(),
             zone=read_zone(self._timezone),
+            web_tools=self._web_tools,
             schemas=read_schemas(schemas),
         )
         self._work = JobService(
@@ -375,17 +381,6 @@ class ReMe(
                     ledger=TokenLedger(self._runtime.counter),
                     clock=self._clock,
                     held=HeldContexts(),
+                    web_tools=self._web_tools,
                 )
             return self._made_working
-
-    async def _keep(self, scope: Scope, request: SummaryRequest) -> SummaryResult:
-        """Take over messages that leave a context; what follows from them goes on in the background."""
-        try:
-            result = await self._summarizer.summarize(scope, request)
-        except PartialFailureError as exc:
-            if not isinstance(exc.done, SummaryResult):
-                raise
-            _LOG.warning("messages that left a context are kept; what follows from them failed: %s", exc)
-            result = exc.done
-        self._work.start(scope)
-        return result

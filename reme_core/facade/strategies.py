@@ -41,6 +41,7 @@ class RuntimePorts:
     clock: Clock
     counter: TokenCounter
     zone: tzinfo = UTC
+    web_tools: frozenset[str] = frozenset()
     schemas: Sequence[MemorySchema] = ()
 
     def simple_retriever(self) -> SimpleRetriever:
@@ -51,6 +52,7 @@ class RuntimePorts:
             store=self.store,
             embedder=self.embedder,
             counter=self.counter,
+            web_tools=self.web_tools,
         )
 
     def model_for(self, own: ChatModel | None, wanted_for: str) -> ChatModel:

@@ -169,6 +169,8 @@ class SyncReMe:
     patch_record = _waiting(ReMe.patch_record)
     records = _waiting(ReMe.records)
     changes = _waiting(ReMe.changes)
+    neighbours = _waiting(ReMe.neighbours)
+    path = _waiting(ReMe.path)
     evolve = _waiting(ReMe.evolve)
     history = _waiting(ReMe.history)
     undo = _waiting(ReMe.undo)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
-from reme_core.errors import InvalidInputError
+from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.facade.parts import MemoryParts
 from reme_core.schema import (
     CompactedContext,
@@ -17,14 +18,19 @@ from reme_core.schema import (
     OffloadRecord,
     PreparedContext,
     ReloadResult,
+    Scope,
+    SummaryResult,
     new_id,
 )
 from reme_core.steps import user_input as inputs
 
 if TYPE_CHECKING:
+    from reme_core.ports import SummaryRequest
     from reme_core.text import Language
     from reme_core.working.in_context import InContextMemory
     from reme_core.working.messages_to_keep import ContextCheck, ContextLimits
+
+_LOG = logging.getLogger("reme")
 
 
 class WorkingMemoryMethods:
@@ -360,3 +366,15 @@ class WorkingMemoryMethods:
             language=read_language(language),
             unrecorded_marks=unrecorded_marks,
         )
+
+    async def _keep(self: MemoryParts, scope: Scope, request: SummaryRequest) -> SummaryResult:
+        """Take over messages that leave a context; what follows from them goes on in the background."""
+        try:
+            result = await self._summarizer.summarize(scope, request)
+        except PartialFailureError as exc:
+            if not isinstance(exc.done, SummaryResult):
+                raise
+            _LOG.warning("messages that left a context are kept; what follows from them failed: %s", exc)
+            result = exc.done
+        self._work.start(scope)
+        return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from reme_core.errors import ConflictError
@@ -10,6 +10,9 @@ from reme_core.files.folder import UnreadableFileError, read_page
 from reme_core.files.markdown import MarkdownPage
 from reme_core.files.targets import MEMORY_PAGE
 from reme_core.files.writer import write_page
+from reme_core.ports import MemoryFilter, Store
+from reme_core.schema import Scope, TrustClass
+from reme_core.steps.targets import all_memories
 
 MAX_LINES = 200
 """At most so many, the two marks included. Source: the specification of files, section 8."""
@@ -18,7 +21,24 @@ _BEGIN, _END = "<!-- reme:begin -->", "<!-- reme:end -->"
 _TRIES = 5
 
 
-def write_block(root: Path, name: str, *, make: bool, told: Sequence[str] | None = None) -> int:
+TRUSTED = (TrustClass.USER, TrustClass.ASSISTANT)
+"""What agents read in such a page they take for instructions: words of tools and of the web have no place there."""
+
+
+async def find_untrusted(store: Store, scope: Scope) -> frozenset[str]:
+    """Return the ids of the memories of a user that no such page tells."""
+    wanted = MemoryFilter(trust=tuple(trust for trust in TrustClass if trust not in TRUSTED))
+    return frozenset(memory.memory_id for memory in await all_memories(store, scope, wanted))
+
+
+def write_block(
+    root: Path,
+    name: str,
+    *,
+    make: bool,
+    told: Sequence[str] | None = None,
+    without: Collection[str] = (),
+) -> int:
     """Bring the block of a page up to date; return how many lines it has, 0 where there is none and none is made.
 
     The newest statements are kept where there are too many. Nothing else of the page is touched.
@@ -28,6 +48,7 @@ def write_block(root: Path, name: str, *, make: bool, told: Sequence[str] | None
         name: Its name.
         make: Make a page or a block where there is none.
         told: Statements, oldest first, each of one line; None: those of MEMORY.md in the folder.
+        without: Ids of memories whose statements are left out of the latter.
 
     Raises:
         ConflictError: Somebody else is writing the page.
@@ -44,7 +65,7 @@ def write_block(root: Path, name: str, *, make: bool, told: Sequence[str] | None
         place = find_block(page)
         if place is None and not make:
             return 0
-        block = _block(_statements(root) if told is None else told)
+        block = _block(_statements(root, without) if told is None else told)
         if place is None:
             gap = [""] if page.lines and page.lines[-1].strip() else []
             longer = page.spliced(len(page.lines), len(page.lines), [*gap, *block])
@@ -74,12 +95,12 @@ def find_block(page: MarkdownPage) -> tuple[int, int] | None:
     return None
 
 
-def _statements(root: Path) -> list[str]:
+def _statements(root: Path, without: Collection[str]) -> list[str]:
     try:
         statements = MarkdownPage.parse(read_page(root, MEMORY_PAGE).data).statements
     except UnreadableFileError:
         return []  # there is no such page
-    return [statement.shown for statement in statements]
+    return [statement.shown for statement in statements if statement.memory_id not in without]
 
 
 def _block(told: Sequence[str]) -> list[str]:

@@ -29,7 +29,7 @@ from reme_core.ports import (
     WriteBatch,
     WriteItems,
 )
-from reme_core.schema import Usage, new_id
+from reme_core.schema import Memory, TrustClass, Usage, least_trusted, new_id
 from reme_core.steps.ask_json import MeteredChatModel, ask
 from reme_core.steps.costs import SERVICE_SPACE, CostBook
 from reme_core.text import Language, normalise_content
@@ -241,7 +241,7 @@ class Consolidator:
             for item in self._changed
             if (memory := found.get(item.memory_id or "")) is not None
         ]
-        return [replace(put, memory=put.memory.model_copy(update={"author": AUTHOR})) for put in puts]
+        return [replace(put, memory=_by_us(put.memory)) for put in puts]
 
     def _known(self, at: datetime) -> Known:
         return Known(
@@ -255,6 +255,12 @@ class Consolidator:
 
     def _place(self, day: JournalDay) -> ItemAddress:
         return ItemAddress(namespace=(_DONE, self.index.key), key=day.day)
+
+
+def _by_us(memory: Memory) -> Memory:
+    """Return a memory as this run's: the journal that it was taken from is written by people and agents."""
+    trust = least_trusted([memory.trust, TrustClass.ASSISTANT])
+    return memory.model_copy(update={"author": AUTHOR, "trust": trust})
 
 
 def _line_of(item: _Standing) -> str:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from reme_core.errors import ConflictError, InvalidInputError, ReMeError, StorageFullError, StoreAccessError
-from reme_core.files.agent_page import write_block
+from reme_core.files.agent_page import find_untrusted, write_block
 from reme_core.files.check import check_folder
 from reme_core.files.consolidate import Consolidation, Consolidator
 from reme_core.files.dialogs import dialog_stamps
@@ -187,8 +187,7 @@ class FileMemory:
                     wants_vectors=self._memory.resting_embedder is not None,
                 )
                 report = await syncing.run()
-                problems = await asyncio.to_thread(self._write_blocks)
-                self.last_report = replace(report, problems=(*told, *report.problems, *problems))
+                self.last_report = replace(report, problems=(*told, *report.problems, *await self._write_blocks()))
                 self._has_synced = True
         if self.last_report.runs:
             self._memory.start_waiting(self._scope)
@@ -295,7 +294,8 @@ class FileMemory:
             msg = f"name: wanted {' or '.join(AGENT_PAGES)}, found {name!r}"
             raise InvalidInputError(msg)
         await self._open()
-        return await asyncio.to_thread(write_block, self._root, name, make=True)
+        without = await find_untrusted(self._memory.store, self._scope)
+        return await asyncio.to_thread(write_block, self._root, name, make=True, without=without)
 
     async def consolidate(
         self, model: ChatModel | None = None, *, dry_run: bool = False, language: Language | None = None
@@ -378,11 +378,12 @@ class FileMemory:
         except ReMeError as exc:
             _LOG.warning("files in %s could not be taken over: %s", self._root, exc)
 
-    def _write_blocks(self) -> list[FileProblem]:
-        problems = []
-        for name in AGENT_PAGES:
+    async def _write_blocks(self) -> list[FileProblem]:
+        problems, pages = [], [name for name in AGENT_PAGES if (self._root / name).is_file()]
+        without = await find_untrusted(self._memory.store, self._scope) if pages else ()
+        for name in pages:
             try:
-                write_block(self._root, name, make=False)
+                await asyncio.to_thread(write_block, self._root, name, make=False, without=without)
             except (ConflictError, UnreadableFileError, StorageFullError, StoreAccessError) as exc:
                 problems.append(FileProblem(name, exc.message))
         return problems

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from reme_core.schema import Memory, MemoryType, Scope, bounded_query
+from reme_core.schema import Memory, MemoryType, Scope, TrustClass, bounded_query
 from reme_core.schema.mapping import MappingModel
 
 Vector: TypeAlias = npt.NDArray[np.float32]
@@ -47,6 +47,8 @@ class MemoryFilter:
         during_to: Said, or beginning, before this time.
         metadata: These keys of the metadata have exactly these values (true is not 1; 1 equals 1.0).
         keyword: The indexed text holds every word of this one.
+        trust: Of one of these classes; see `TrustClass`.
+        telling_relations: It tells relations.
     """
 
     types: tuple[MemoryType, ...] | None = None
@@ -59,6 +61,8 @@ class MemoryFilter:
     during_to: datetime | None = None
     metadata: Mapping[str, Scalar] = field(default_factory=dict)
     keyword: str | None = None
+    trust: tuple[TrustClass, ...] | None = None
+    telling_relations: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +194,8 @@ class ScoredMemory:
     """A memory found, its score (at most 1.0, higher is better), and its cosine with the query where both have one.
 
     `parts` add up to the score, and `place` is that among all, from 1, where the search asks for them.
+    `told` are terms of the query that relations of other memories tell of it: of "Lea works at the bakery" that Lea is
+    a sister.
     """
 
     memory: Memory
@@ -197,6 +203,7 @@ class ScoredMemory:
     similarity: float | None = None
     parts: Mapping[str, float] | None = None
     place: int | None = None
+    told: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,17 @@ from typing import Protocol, runtime_checkable
 
 from reme_core.ports.memory_store import Scalar
 from reme_core.ports.transcript import OnConflict
-from reme_core.schema import UTC_NAME, Layer, MemoryType, Message, RetrieveResult, Scope, SummaryResult, bounded_query
+from reme_core.schema import (
+    UTC_NAME,
+    Layer,
+    MemoryType,
+    Message,
+    RetrieveResult,
+    Scope,
+    SummaryResult,
+    TrustClass,
+    bounded_query,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +60,7 @@ class RetrieveRequest:
         types: Memories of these types.
         targets: Memories about these targets.
         metadata: Memories with these values; see `MemoryFilter`.
+        trust: Memories and messages of these classes; see `TrustClass`.
         session_id: Messages and blocks of this session.
         said_from: Said (memories: observed) at this time or later.
         said_to: Said before this time.
@@ -69,6 +80,7 @@ class RetrieveRequest:
     types: tuple[MemoryType, ...] | None = None
     targets: tuple[str, ...] | None = None
     metadata: Mapping[str, Scalar] = field(default_factory=dict)
+    trust: tuple[TrustClass, ...] | None = None
     session_id: str | None = None
     said_from: datetime | None = None
     said_to: datetime | None = None

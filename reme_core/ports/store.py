@@ -84,7 +84,8 @@ class Store(Protocol):
         """Write a batch and return the stored memories of its puts, in their order.
 
         A memory's space and user must be those of `scope`. The store sets `revision`, and keeps `created_at`, `freq`
-        and `utility` on updates.
+        and `utility` on updates. It lowers `trust` to that of the least trusted message that the sources name, as far
+        as it holds these; a source without messages names all of its block.
 
         Raises:
             InvalidInputError: A memory of another scope, or a vector that is not finite, not of unit norm.

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from pydantic import JsonValue
 
 from reme_core.ports.memory_store import Vector
-from reme_core.schema import Block, Job, Message, StoredMessage, ToolCallResult, bounded_query
+from reme_core.schema import Block, Job, Message, StoredMessage, ToolCallResult, TrustClass, bounded_query
 from reme_core.schema.mapping import told_items
 
 WAITING = 256
@@ -170,6 +170,7 @@ class MessageSearch:
         said_to: Said before this time.
         now: The time of asking, for relative dates in the query.
         lifts: Additions in [0, 1] to the scores of messages, by message id: sources of memories that were found.
+        trust: Messages of one of these classes; see `TrustClass`. Blocks have none, and know no such filter.
         by_time: List what lies in the time that `text` names, or everything that the filters let through where it names
             none, the most telling first, people before tools; no word is compared, `vector` and `lifts` count nothing.
         on_degraded: As in `MemorySearch`.
@@ -186,6 +187,7 @@ class MessageSearch:
     said_to: datetime | None = None
     now: datetime | None = None
     lifts: Mapping[str, float] = field(default_factory=dict)
+    trust: tuple[TrustClass, ...] | None = None
     by_time: bool = False
     on_degraded: Callable[[str], None] | None = None
     embedded_by: str | None = None

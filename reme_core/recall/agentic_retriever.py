@@ -29,7 +29,7 @@ from reme_core.ports import (
     TokenCounter,
     ToolContext,
 )
-from reme_core.recall.cut import cut_hits, scoring
+from reme_core.recall.cut import cut_hits, scoring, with_trust
 from reme_core.recall.simple_retriever import SimpleRetriever
 from reme_core.remember.summarizer import since
 from reme_core.schema import ChatReply, Hit, Message, RetrieveResult, Scope, TextBlock
@@ -42,8 +42,8 @@ from reme_core.steps.targets import read_meta
 class AgenticRetrieval:
     """A `Retriever` around an agent. What the agent has found comes first; the simple search fills up the rest.
 
-    The agent is held to types and targets. To times, sessions, layers and metadata it can't be, since it reads on as it
-    sees fit: a question with such a filter is answered by the simple search alone, and has no `answer`.
+    The agent is held to types and targets. To times, sessions, layers, trust and metadata it can't be, since it reads
+    on as it sees fit: a question with such a filter is answered by the simple search alone, and has no `answer`.
     """
 
     agent: MemoryAgent
@@ -78,7 +78,9 @@ class AgenticRetrieval:
         usage = trace.usage + result.usage + filled.usage
         results = cut_hits(hits, self.counter, limit=request.limit, token_budget=request.token_budget)
         return RetrieveResult(
-            results=scoring(results, request.min_score),
+            results=await with_trust(
+                self.store, scope.memory_space, scoring(results, request.min_score), self.simple.web_tools
+            ),
             answer=result.answer,
             usage=usage.model_copy(update={"milliseconds": since(begun)}),
             degraded=tuple(dict.fromkeys([*filled.degraded, *trace.degraded])),
@@ -107,7 +109,7 @@ def _joined(hits: list[Hit]) -> list[Hit]:
 
 
 def _is_narrow(request: RetrieveRequest) -> bool:
-    given = (request.layers, request.session_id, request.said_from, request.said_to, request.as_of)
+    given = (request.layers, request.trust, request.session_id, request.said_from, request.said_to, request.as_of)
     return any(value is not None for value in given) or bool(request.metadata) or request.include_superseded
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeAlias
 
-from reme_core.ports import TokenCounter
+from reme_core.ports import Store, TokenCounter
 from reme_core.retrieval import Candidate, fill_budget
 from reme_core.retrieval.hits import passage_of, text_of
-from reme_core.schema import Hit, LeftOut
+from reme_core.schema import Hit, LeftOut, Scope, TrustClass, least_trusted
+from reme_core.steps.message_lines import find_messages_by_id
 from reme_core.text import query_terms
 
 DEFAULT_LIMIT = 10
@@ -133,3 +134,22 @@ def is_told(hit: Hit, above: Sequence[Hit]) -> bool:
         return False
     words = frozenset(query_terms(hit.memory))
     return any(words <= frozenset(query_terms(other.memory)) for other in told)
+
+
+async def with_trust(
+    store: Store, memory_space: str, hits: Sequence[Hit], web_tools: Collection[str]
+) -> tuple[Hit, ...]:
+    """Return hits; what stands for several messages, or for a part of one, has the class of the least trusted.
+
+    A part that left a context, whose message may not be kept yet, is of the web if one of these tools answered it.
+    """
+    told: list[Hit] = []
+    for hit in hits:
+        if hit.layer != "summary" and hit.reference is None:
+            told.append(hit)
+            continue
+        found = await find_messages_by_id(store, Scope(memory_space=memory_space, user_id=hit.user_id), hit.message_ids)
+        classes = [hit.trust, *(stored.message.trust for stored in found.values())]
+        classes += [TrustClass.WEB] if hit.reference is not None and hit.name in web_tools else []
+        told.append(hit.model_copy(update={"trust": least_trusted(classes)}))
+    return tuple(told)

@@ -18,7 +18,7 @@ from reme_core.recall.search_account import reordered
 from reme_core.recall.simple_retriever import BUDGET_CANDIDATES, SimpleRetriever, check_request
 from reme_core.remember.summarizer import since
 from reme_core.retrieval.hits import text_of
-from reme_core.schema import Hit, LeftOut, RetrieveResult, Scope, Usage, hit_key
+from reme_core.schema import Hit, LeftOut, RetrieveResult, Scope, Usage, hit_key, trust_field
 from reme_core.schema.explanations import HitKey
 from reme_core.steps.ask_json import ORDER_SCHEMA, JsonQuestion, bare_order, read_order, with_rest
 from reme_core.text import (
@@ -85,7 +85,7 @@ def _fields(hit: Hit) -> dict[str, JsonValue]:
         "about": (hit.memory_target or "")[:_NAME_CHARS],
         "when": hit.when_to_use[:_WHEN_CHARS],
     }
-    return {name: value for name, value in given.items() if value}
+    return {name: value for name, value in given.items() if value} | trust_field(hit.untold_trust)
 
 
 def _lines(shown: Sequence[_ShownHit], chars: int) -> str:

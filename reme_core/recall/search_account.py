@@ -97,12 +97,14 @@ class SearchAccount:
         self, request: RetrieveRequest, compared: Sequence[Hit], results: Sequence[Hit], counter: TokenCounter
     ) -> Explanation:
         """Return what is known of all that was compared, best first."""
-        taken = {hit_key(hit) for hit in results}
+        taken = {hit_key(hit): hit for hit in results}
         rest = LeftOut.BUDGET if request.token_budget is not None and len(results) != request.limit else LeftOut.LIMIT
         ordered = sorted(compared, key=lambda hit: -hit.score)
         return Explanation(
             candidates=tuple(
-                self.explained(hit, rank=rank, left_out=None if key in taken else self._left_out.get(key, rest))
+                self.explained(
+                    taken.get(key, hit), rank=rank, left_out=None if key in taken else self._left_out.get(key, rest)
+                )
                 for rank, (key, hit) in enumerate(((hit_key(hit), hit) for hit in ordered), 1)
             ),
             steps=self._steps,

@@ -25,9 +25,9 @@ from reme_core.ports import (
     TokenCounter,
     Vector,
 )
-from reme_core.recall.cut import DEFAULT_LIMIT, cut_hits, is_told, scoring
+from reme_core.recall.cut import DEFAULT_LIMIT, cut_hits, scoring, with_trust
 from reme_core.recall.search_account import AskedFor, SearchAccount
-from reme_core.recall.shares import share_and_base, share_of_memory
+from reme_core.recall.shares import in_place_of, share_and_base, share_of_memory
 from reme_core.recall.why_not import explain_search
 from reme_core.retrieval import asked_time
 from reme_core.retrieval.embedding import try_question
@@ -50,6 +50,7 @@ from reme_core.schema import (
     OffloadKind,
     RetrieveResult,
     Scope,
+    TrustClass,
     Usage,
 )
 from reme_core.text import query_terms
@@ -82,11 +83,13 @@ class SimpleRetriever:
         store: All layers, and what left contexts: passages of tool results are found beside messages.
         embedder: Embeds the question; None searches by words.
         counter: Counts the tokens of a budget.
+        web_tools: Tools that fetch from outside.
     """
 
     store: Store
     embedder: Embedder | None
     counter: TokenCounter
+    web_tools: frozenset[str] = frozenset()
 
     async def retrieve(self, scope: Scope, request: RetrieveRequest) -> RetrieveResult:
         """Return what was found, best first; see `Retriever.retrieve`."""
@@ -127,6 +130,7 @@ class SimpleRetriever:
             results = self._cut([*results, *index], request, account)
             hits += index
         results = scoring(results, request.min_score, account.leave_out)
+        results = await with_trust(self.store, scope.memory_space, results, self.web_tools)
         explanation = None
         if account.explains:
             explanation = await explain_search(self.store, self.counter, scopes, request, hits, results, account)
@@ -196,7 +200,7 @@ class SimpleRetriever:
         account.moved("words", passages)
         timed = prefer_in_time(memories, distilled, time_asked)
         account.moved("time_asked", timed)
-        placed = [_in_place_of(hit, said, leads=place < _LEADERS) for place, hit in enumerate(timed)]
+        placed = [in_place_of(hit, said, leads=place < _LEADERS) for place, hit in enumerate(timed)]
         account.moved("beside_its_messages", placed)
         summed = [block_hit(scope, item, max(item.score, 0.0) / 2) for item in blocks]
         account.found(summed, blocks, factor=0.5)
@@ -225,7 +229,7 @@ class SimpleRetriever:
 
         An entry that quotes its messages has no word that they lack, so only those that a model wrote are looked at.
         """
-        if "message" not in layers:
+        if "message" not in layers or request.trust is not None:  # a block has no class
             return []
         known = {name for hit in found for name in (hit.block_id, *hit.block_ids)}
         search = _message_search(request, vector, (), wanted + len(known))
@@ -244,8 +248,11 @@ class SimpleRetriever:
     ) -> list[Hit]:
         """Return passages of tool results that left a context, with scores beside those of messages.
 
-        Summaries that were replaced, which are offloaded too, say again what their messages say.
+        Summaries that were replaced, which are offloaded too, say again what their messages say. Whether a result came
+        from the web is told by its message, so a filter that takes one class of results and not the other takes none.
         """
+        if search.trust is not None and not {TrustClass.TOOL, TrustClass.WEB}.issubset(search.trust):
+            return []
         wanted = OffloadSearch(
             text=search.text,
             limit=search.limit,
@@ -285,16 +292,6 @@ def _passage_hits(
 
 def _said_in(items: Sequence[ScoredMemory]) -> frozenset[str]:
     return frozenset(name for item in items for source in item.memory.sources for name in source.message_ids)
-
-
-def _in_place_of(hit: Hit, said: Sequence[Hit], *, leads: bool) -> Hit:
-    """Put a memory where the best message stands that says nothing else: it tells the same, and since when.
-
-    One that `leads` stands beside the best of its messages, which it has lifted there: a date may be said by it alone.
-    """
-    ids = frozenset(hit.message_ids)
-    scores = [other.score for other in said if ids.intersection(other.message_ids) and (leads or is_told(other, [hit]))]
-    return hit.model_copy(update={"score": max(scores)}) if scores and max(scores) > hit.score else hit
 
 
 def check_request(request: RetrieveRequest) -> None:
@@ -340,7 +337,7 @@ def _layers(request: RetrieveRequest) -> tuple[Layer, ...]:
     about_messages = ["session_id"] if request.session_id is not None else []
     refused: dict[Layer, list[str]] = {
         "memory": about_messages,
-        "summary": about_memories,
+        "summary": [*about_memories, *(["trust"] if request.trust is not None else [])],
         "message": about_memories,
     }
     if request.layers is None:
@@ -370,6 +367,7 @@ def _memory_search(request: RetrieveRequest, vector: Vector | None, wanted: int)
             observed_from=request.said_from,
             observed_to=request.said_to,
             metadata=request.metadata,
+            trust=request.trust,
         ),
     )
 
@@ -391,6 +389,7 @@ def _message_search(
         vector=vector,
         limit=wanted,
         session_id=request.session_id,
+        trust=request.trust,
         said_from=request.said_from,
         said_to=said_to,
         now=request.now,

@@ -111,6 +111,8 @@ def _excluded(item: Memory | StoredMessage | Block, asked: AskedFor) -> str:
     said, search = item.started_at if isinstance(item, Block) else item.message.created_at, asked.messages
     if search.session_id not in {None, item.session_id}:
         return f"it is of session {item.session_id}"
+    if search.trust is not None and isinstance(item, StoredMessage) and item.message.trust not in search.trust:
+        return f"it is of trust {item.message.trust}"
     is_early = search.said_from is not None and said < search.said_from
     is_late = search.said_to is not None and said >= search.said_to
     return f"it was said at {said:%Y-%m-%d %H:%M}" if is_early or is_late else ""

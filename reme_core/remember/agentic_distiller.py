@@ -22,7 +22,7 @@ from reme_core.ports import (
 )
 from reme_core.remember.fact_extraction import wanted_types
 from reme_core.rules import Change
-from reme_core.schema import Memory, MemoryType, Scope, Source
+from reme_core.schema import Memory, MemoryType, Scope, Source, trust_field
 from reme_core.schema.checks import check_id
 from reme_core.steps.ask_json import MeteredChatModel
 from reme_core.steps.distillation import Distilled, DistilTask
@@ -174,7 +174,9 @@ def _made(change: Change, zone: tzinfo) -> str:
     times: dict[str, JsonValue] = {"valid_from": prompt_time(memory.valid_from, zone)}
     if memory.valid_to is not None:
         times["valid_to"] = prompt_time(memory.valid_to, zone)
-    return json_line({**did, "about": "/".join(target_of(memory)), **times, "text": memory.content})
+    return json_line(
+        {**did, "about": "/".join(target_of(memory)), **times, **trust_field(memory.trust), "text": memory.content}
+    )
 
 
 def _sources(task: DistilTask) -> tuple[Source, ...]:

@@ -11,8 +11,19 @@ from pydantic import JsonValue
 
 from reme_core.ports import ResponseSchema, Store, Target
 from reme_core.remember.written_facts import FactReader, WrittenFact, WrittenFacts
-from reme_core.rules import Claim
-from reme_core.schema import MemoryType, Message, Scope, Source, TimePrecision, last_part
+from reme_core.rules import Claim, join_relations
+from reme_core.schema import (
+    MemoryType,
+    Message,
+    Relation,
+    Scope,
+    Source,
+    TimePrecision,
+    TrustClass,
+    last_part,
+    least_trusted,
+    trust_field,
+)
 from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, object_schema, with_problems
 from reme_core.steps.distillation import EXTRACTED, SHOWN_CHARS, DistilTask
 from reme_core.steps.targets import claim_on, read_meta, same_name
@@ -99,6 +110,8 @@ class Fact:
         ended_at: Until when it holds or held (exclusive), if that was said.
         ended_precision: How much of that was said.
         sources: The messages it was said in, by block.
+        trust: That of the least trusted of these.
+        relations: What it tells of persons and things to each other.
     """
 
     target: Target
@@ -110,6 +123,8 @@ class Fact:
     ended_at: datetime | None = None
     ended_precision: TimePrecision = TimePrecision.EXACT
     sources: tuple[Source, ...]
+    trust: TrustClass = TrustClass.USER
+    relations: tuple[Relation, ...] = ()
 
     @property
     def valid_from(self) -> datetime:
@@ -196,7 +211,8 @@ def _before(task: DistilTask) -> str:
     lines = [json_line({"summary": _fitting(task.thread, _THREAD_TOKENS)})] if task.thread else []
     for message in task.before:
         text = _fitting(with_media_told(message).full_text, _BEFORE_TOKENS)
-        lines.append(json_line({"by": _fitting(message.speaker, _NAME_TOKENS), "text": text}))
+        by = _fitting(message.speaker, _NAME_TOKENS)
+        lines.append(json_line({"by": by, **trust_field(message.trust, by), "text": text}))
     return "\n".join(lines)
 
 
@@ -246,6 +262,7 @@ def _fields(types: Sequence[MemoryType]) -> dict[str, JsonValue]:
         "valid_from": text_or_none,
         "valid_to": text_or_none,
         "messages": {"type": "array", "items": {"type": "integer"}},
+        "relations": {"type": ["array", "null"], "items": {"type": "array", "items": text}},
     }
 
 
@@ -296,6 +313,8 @@ def _fact(written: WrittenFact, target: Target, said: Sequence[Message], task: D
         ended_at=None if until is None else until.end,
         ended_precision=TimePrecision.EXACT if until is None else until.precision,
         sources=sources_of([message.message_id for message in said], task),
+        trust=least_trusted(message.trust for message in said),
+        relations=written.relations,
     )
 
 
@@ -307,6 +326,8 @@ def _joined(one: Fact, other: Fact) -> Fact:
         stated_from=one.stated_from or other.stated_from,
         stated_precision=one.stated_precision if one.stated_from is not None else other.stated_precision,
         sources=join_sources(one.sources, other.sources),
+        trust=least_trusted([one.trust, other.trust]),
+        relations=join_relations(one.relations, other.relations),
     )
 
 

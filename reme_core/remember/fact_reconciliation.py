@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, Validati
 from reme_core.ports import ListMemories, MemorySearch, ResponseSchema, Store, Target, Vector
 from reme_core.remember.fact_extraction import Fact
 from reme_core.remember.written_facts import MAX_CONTENT_CHARS, listed, numbered, told_problems
-from reme_core.schema import Memory, Scope, TimePrecision, describe, last_part, shown_time
+from reme_core.schema import Memory, Scope, TimePrecision, describe, last_part, shown_time, trust_field
 from reme_core.schema.checks import Text
 from reme_core.schema.tool_calls import is_guideline
 from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, WrittenAnswer, list_schema, lowered, with_problems
@@ -222,7 +222,7 @@ def _memory_line(memory: Memory, number: int, zone: tzinfo) -> str:
     line: dict[str, JsonValue] = {"n": number, since: _date(memory.valid_from, memory.valid_from_precision, zone)}
     if memory.valid_to is not None:
         line["until"] = _end(memory.valid_to, memory.valid_to_precision, zone)
-    return json_line({**line, "text": shortened(memory.content, SHOWN_CHARS)})
+    return json_line({**line, **trust_field(memory.trust), "text": shortened(memory.content, SHOWN_CHARS)})
 
 
 def _fact_line(case: ComparedFact, number: int, numbers: Mapping[str, int], zone: tzinfo) -> str:
@@ -232,6 +232,7 @@ def _fact_line(case: ComparedFact, number: int, numbers: Mapping[str, int], zone
         line["since"] = _date(fact.stated_from, fact.stated_precision, zone)
     if fact.ended_at is not None:
         line["until"] = _end(fact.ended_at, fact.ended_precision, zone)
+    line |= trust_field(fact.trust)
     own: list[JsonValue] = [numbers[memory.memory_id] for memory in case.candidates]
     return json_line({**line, "text": shortened(fact.content, SHOWN_FACT_CHARS), "candidates": own})
 

@@ -16,7 +16,7 @@ from typing import assert_never
 from reme_core.ports import DeleteMemory, PutMemory, Target, Vector, WriteBatch
 from reme_core.remember.fact_extraction import Fact, join_sources
 from reme_core.remember.fact_reconciliation import SHOWN_CHARS, SHOWN_FACT_CHARS, FactAction, FactOutcome
-from reme_core.rules import Claim, chain_of, place
+from reme_core.rules import Claim, chain_of, join_relations, place
 from reme_core.schema import (
     Block,
     Memory,
@@ -24,7 +24,9 @@ from reme_core.schema import (
     Scope,
     Source,
     TimePrecision,
+    TrustClass,
     last_part,
+    least_trusted,
     new_id,
     shown_time,
     shown_validity,
@@ -98,6 +100,7 @@ class MemoryChanges:
                     created_at=self.now,
                     updated_at=self.now,
                     author=AUTHOR,
+                    trust=TrustClass.USER,  # until the store sees whose words these are
                     sources=tuple(
                         Source(block_id=block.block_id, message_ids=block.message_ids[block.repeats :])
                         for block in blocks
@@ -231,12 +234,15 @@ class MemoryChanges:
             self._add(self._new(fact))
             return
         changed: dict[str, object] = {**_interval(old, fact), "observed_at": min(old.observed_at, fact.observed_at)}
+        changed["relations"] = join_relations(old.relations, fact.relations, content=content)
         if not same_text:
             changed |= {"content": content, "when_to_use": fact.when_to_use or old.when_to_use, "author": AUTHOR}
         new = old.model_copy(update=changed)
         if new == old:
             return
-        new = new.model_copy(update={"sources": join_sources(old.sources, fact.sources), "updated_at": self.now})
+        trust = least_trusted([old.trust, fact.trust])
+        sources = join_sources(old.sources, fact.sources)
+        new = new.model_copy(update={"sources": sources, "trust": trust, "updated_at": self.now})
         if new.is_current:
             holder = self._holder(new)
             if holder is not None and holder.memory_id != old.memory_id:
@@ -271,7 +277,9 @@ class MemoryChanges:
             created_at=self.now,
             updated_at=self.now,
             author=AUTHOR,
+            trust=fact.trust,
             sources=fact.sources,
+            relations=fact.relations,
         )
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError, RunNotFoundError
 from reme_core.ports import DeleteMemory, Embedder, PutMemory, Store, WriteBatch
 from reme_core.retrieval.embedding import vectors_or_none
-from reme_core.rules import is_unchanged, replaced
+from reme_core.rules import is_unchanged, join_relations, replaced
 from reme_core.schema import NO_VECTORS, Event, Memory, MemoryType, Scope, UndoResult, describe, new_id
 from reme_core.schema.checks import check_numbers, kind_of, merge_json
 from reme_core.steps.distillation import run_events
@@ -34,7 +34,9 @@ _GIVEN = frozenset(
         "author",
         "importance",
         "confidence",
+        "trust",
         "sources",
+        "relations",
         "metadata",
     }
 )
@@ -97,6 +99,8 @@ class Editor:
         [before] = await self.store.get(scope, [memory_id])
         _refuse_checked(before)
         fields = {**before.model_dump(), **changes, "updated_at": at}
+        if "content" in changes and "relations" not in changes:
+            fields["relations"] = join_relations(before.relations, (), content=str(changes["content"]))
         for name in {"valid_from", "valid_to"} & changes.keys():
             fields[f"{name}_precision"] = changes.get(f"{name}_precision")
         memory = _memory(fields, "memory")

@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, TypeAdapter, ValidationError
 
-from reme_core.schema import MemoryType, PartialTime, RejectedFact, describe, shown
+from reme_core.rules import USER, name_key
+from reme_core.schema import MemoryType, PartialTime, RejectedFact, Relation, describe, shown
 from reme_core.schema.checks import Text
+from reme_core.schema.relations import MAX_RELATIONS, ToldRelation
 from reme_core.schema.times import may_end, read_said_time
 from reme_core.steps.ask_json import WrittenAnswer, lowered, not_blank
 from reme_core.text import share_of_script, shortened
@@ -54,6 +56,7 @@ class WrittenFact(WrittenAnswer):
         valid_from: Since when, as exact as it was written; None where that was not told.
         valid_to: Until when, likewise.
         messages: The numbers of the messages it was told in; none where the model gave none that there are.
+        relations: What it tells of persons and things to each other, as far as that could be read.
     """
 
     type: Annotated[MemoryType, BeforeValidator(lowered)]
@@ -67,6 +70,7 @@ class WrittenFact(WrittenAnswer):
     valid_from: PartialTime | None = None
     valid_to: PartialTime | None = None
     messages: tuple[int, ...] = ()
+    relations: tuple[Relation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +204,7 @@ class FactReader:
                 problems.append(f"{name}: {exc}")
         try:
             kept = {**item, **_in_order(dates), "messages": message_numbers(item.get("messages"), self.messages)}
-            fact = WrittenFact.model_validate(kept)
+            fact = WrittenFact.model_validate({**kept, "relations": read_relations(item.get("relations"))})
         except ValidationError as exc:
             return WrittenItem(written=item, fact=None, problem=describe(exc, "").removeprefix("."))
         told = [self.texts[number - 1] for number in fact.messages]
@@ -219,6 +223,27 @@ def message_numbers(value: JsonValue, messages: int) -> tuple[int, ...]:
         elif isinstance(item, (int, float)) and not isinstance(item, bool) and 1 <= item <= messages:
             found.append(int(item))
     return tuple(sorted({number for number in found if 1 <= number <= messages}))
+
+
+_RELATION = TypeAdapter[Relation](ToldRelation)
+
+
+def read_relations(value: JsonValue) -> tuple[Relation, ...]:
+    """Return the relations that a model wrote, each once, the first eight; one that can't be read costs no other."""
+    items: Sequence[JsonValue] = value if isinstance(value, list) else ()
+    if any(isinstance(item, str) for item in items):
+        items = [value]  # one alone, without brackets around it
+    found: dict[tuple[str, str, str], Relation] = {}
+    for item in items:
+        try:
+            read = _RELATION.validate_python(item)
+        except ValidationError:
+            continue
+        first, second = name_key(read.subject), name_key(read.object)
+        if first and second and first != second:
+            ends = {name: USER for name, key in (("subject", first), ("object", second)) if key == USER}
+            found.setdefault((first, read.relation.casefold(), second), read.model_copy(update=ends))
+    return tuple(found.values())[:MAX_RELATIONS]
 
 
 def _in_order(dates: Mapping[str, PartialTime | None]) -> Mapping[str, PartialTime | None]:

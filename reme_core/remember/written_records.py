@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from reme_core.ports import ListMemories, MemoryFilter, MemorySearch, ResponseSchema, Store
 from reme_core.remember.written_facts import WrittenFacts, message_numbers, numbered, told_problems
-from reme_core.schema import Memory, MemoryType, RejectedFact, Scope, shown
+from reme_core.schema import Memory, MemoryType, RejectedFact, Scope, shown, trust_field
 from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, object_schema
 from reme_core.steps.records import MemorySchema, set_fields
 from reme_core.text import Language, fence, json_line, load_prompt, shortened
@@ -107,7 +107,9 @@ def with_records(
     schemas = fence("schemas", "\n".join(json_line(schema.shown) for schema in shown_records.schemas))
     words = load_prompt("reme_core.remember", "records", language).fill({"schemas": schemas})
     lines = [
-        json_line({"n": number, "schema": memory.memory_target, "fields": _shown_fields(memory)})
+        json_line(
+            {"n": number, "schema": memory.memory_target, **trust_field(memory.trust), "fields": _shown_fields(memory)}
+        )
         for number, memory in enumerate(shown_records.records, 1)
     ]
     records = [fence("records", "\n".join(lines))] if lines else []

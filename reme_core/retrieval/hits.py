@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from reme_core.ports import ScoredBlock, ScoredMemory, ScoredMessage, ScoredOffload
-from reme_core.schema import Hit, Memory, MemoryType, OffloadKind, Scope, StoredMessage
+from reme_core.schema import Hit, Memory, MemoryType, OffloadKind, Scope, StoredMessage, TrustClass
 from reme_core.text import terms
 
 
@@ -33,6 +33,7 @@ def memory_hit(item: ScoredMemory, score: float) -> Hit:
         valid_to=memory.valid_to,
         valid_to_precision=memory.valid_to_precision,
         superseded_by=memory.superseded_by,
+        trust=memory.trust,
         metadata=memory.metadata,
     )
 
@@ -56,6 +57,7 @@ def message_hit(scope: Scope, item: ScoredMessage, score: float) -> Hit:
         user_id=scope.user_id,
         created_at=message.created_at,
         observed_at=message.created_at,
+        trust=message.trust,
         metadata=message.metadata,
     )
 
@@ -172,6 +174,7 @@ def passage_hit(scope: Scope, found: ScoredOffload, score: float) -> Hit:
         user_id=scope.user_id,
         created_at=info.said_at or info.created_at,
         observed_at=info.said_at or info.created_at,
+        trust=TrustClass.TOOL if info.kind is OffloadKind.TOOL_RESULT else TrustClass.ASSISTANT,
     )
 
 

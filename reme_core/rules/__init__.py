@@ -48,3 +48,9 @@ from reme_core.rules.plan import repetition as repetition
 from reme_core.rules.plan import replaced_elsewhere as replaced_elsewhere
 from reme_core.rules.plan import run_for as run_for
 from reme_core.rules.plan import settle_equal as settle_equal
+from reme_core.rules.relation_graph import Edge as Edge
+from reme_core.rules.relation_graph import ReachedName as ReachedName
+from reme_core.rules.relation_graph import RelationGraph as RelationGraph
+from reme_core.rules.relation_names import USER as USER
+from reme_core.rules.relation_names import join_relations as join_relations
+from reme_core.rules.relation_names import name_key as name_key

@@ -61,10 +61,12 @@ def matches(memory: Memory, wanted: CheckedFilter) -> bool:
     return (
         (asked.types is None or memory.memory_type in asked.types)
         and (asked.targets is None or memory.memory_target in asked.targets)
+        and (asked.trust is None or memory.trust in asked.trust)
         and _is_valid(memory, asked)
         and (asked.observed_from is None or memory.observed_at >= asked.observed_from)
         and (asked.observed_to is None or memory.observed_at < asked.observed_to)
         and _is_of_time(memory, asked.during_from, asked.during_to)
+        and (not asked.telling_relations or bool(memory.relations))
         and (not wanted.metadata or set(wanted.metadata) <= set(metadata_tokens(memory.metadata)))
         and (not wanted.words or set(wanted.words) <= set(terms(memory.index_text)))
     )

@@ -78,6 +78,10 @@ from reme_core.schema.offloads import PreparedContext as PreparedContext
 from reme_core.schema.offloads import Reloaded as Reloaded
 from reme_core.schema.offloads import ReloadResult as ReloadResult
 from reme_core.schema.offloads import new_reference as new_reference
+from reme_core.schema.relation_chains import Neighbours as Neighbours
+from reme_core.schema.relation_chains import RelationPath as RelationPath
+from reme_core.schema.relation_chains import RelationStep as RelationStep
+from reme_core.schema.relations import Relation as Relation
 from reme_core.schema.scope import Scope as Scope
 from reme_core.schema.scope import make_scope as make_scope
 from reme_core.schema.scope import new_id as new_id
@@ -109,3 +113,7 @@ from reme_core.schema.trajectories import TaskSummary as TaskSummary
 from reme_core.schema.trajectories import Trajectory as Trajectory
 from reme_core.schema.trajectories import Verdict as Verdict
 from reme_core.schema.trajectories import parse_trajectories as parse_trajectories
+from reme_core.schema.trust import TrustClass as TrustClass
+from reme_core.schema.trust import least_trusted as least_trusted
+from reme_core.schema.trust import trust_field as trust_field
+from reme_core.schema.trust import trust_mark as trust_mark

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from reme_core.schema.mapping import MappingModel, Usage
 from reme_core.schema.memories import Memory, MemoryType
 from reme_core.schema.times import TimePrecision, last_part, shown_time
+from reme_core.schema.trust import TrustClass, trust_mark
 
 
 def shown_validity(item: Memory | Hit) -> str:
@@ -60,6 +61,7 @@ def found_text(hits: Sequence[Hit], *, max_chars: int | None = None, heading: st
     r"""Write hits for a prompt, one after the other: `- (2024-04-05) Ana: We flew to Lisbon.`; "" where there are none.
 
     A memory stands without a speaker, with the time that it states behind it, a lesson with its situation in front.
+    What is less trusted than the user's own words says so, as `[web]`, unless the speaker does.
     Every further line of a text is indented, and a text that would close the fence around the notes loses its "<" to
     `\u003c`: it can forge neither a note nor an end.
 
@@ -83,7 +85,7 @@ def found_line(hit: Hit, *, max_chars: int | None = None) -> str:
         text = f"{who}: {text}" if who else text
     else:
         text = with_validity(f"When: {hit.when_to_use} Do: {text}" if hit.when_to_use else text, hit)
-    return f"- {day}{fenced(text)}"
+    return f"- {day}{trust_mark(hit.untold_trust)}{fenced(text)}"
 
 
 def fenced(text: str, *, indent: int = 2) -> str:
@@ -139,6 +141,7 @@ class Hit(MappingModel):
         valid_to: Until when a memory holds or held; its own time, which may be over.
         valid_to_precision: How much of that was told.
         superseded_by: The memory that has replaced it; found where replaced ones are asked for.
+        trust: Whose words it rests on; see `TrustClass`.
         metadata: That of the memory or message.
     """
 
@@ -167,7 +170,18 @@ class Hit(MappingModel):
     valid_to: datetime | None = None
     valid_to_precision: TimePrecision = TimePrecision.EXACT
     superseded_by: str | None = None
+    trust: TrustClass = TrustClass.USER
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
+
+    @property
+    def untold_trust(self) -> TrustClass:
+        """The class, where a line that begins with the speaker doesn't tell it; else `user`.
+
+        What an assistant said is told by its name, unless that is "user".
+        """
+        who = (self.name or self.role or "").strip().casefold()
+        is_told = who == self.trust or (self.trust is TrustClass.ASSISTANT and who != "user")
+        return TrustClass.USER if self.layer == "message" and is_told else self.trust
 
     def stands_in(self, message_ids: frozenset[str]) -> bool:
         """Tell whether all that it says was said in these messages; of what names no message that can't be told."""

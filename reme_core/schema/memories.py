@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from reme_core.schema.checks import Id, Metadata, Text, copy_json
 from reme_core.schema.mapping import told_fields
 from reme_core.schema.memory_blocks import check_block
+from reme_core.schema.relations import MAX_RELATIONS, ToldRelation
 from reme_core.schema.scope import Scope, new_id
 from reme_core.schema.times import (
     PartialTime,
@@ -24,6 +25,7 @@ from reme_core.schema.times import (
     shown_time,
     utc_now,
 )
+from reme_core.schema.trust import TrustClass, trust_of_author
 
 MAX_MEMORY_CHARS = 1 << 18
 """A memory is one statement; 262,144 characters leave room for a long procedure."""
@@ -122,11 +124,15 @@ class Memory(BaseModel):
         updated_at: When it was last changed.
         revision: 1 for a new one; the store adds 1 with each change.
         author: Who wrote it: `user`, `import`, or the name of an agent.
+        trust: See `TrustClass`: that of the least trusted message it comes from, which the store sees to; unless given
+            and without messages `assistant` for what an agent wrote, else `user`.
         importance: In [0, 1].
         confidence: In [0, 1].
         freq: How often it was used.
         utility: How often that helped.
         sources: The messages and blocks it comes from.
+        relations: What it tells of persons, organisations, places and things to each other, each a `Relation` or its
+            three texts; at most eight.
         metadata: A JSON object.
     """
 
@@ -149,11 +155,13 @@ class Memory(BaseModel):
     updated_at: UtcTime
     revision: Annotated[int, Field(ge=1)] = 1
     author: Annotated[Text, Field(min_length=1, max_length=128)] = "user"
+    trust: TrustClass = TrustClass.USER
     importance: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.5
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
     freq: Annotated[int, Field(ge=0, le=_MOST_USES)] = 0
     utility: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     sources: tuple[Source, ...] = ()
+    relations: Annotated[tuple[ToldRelation, ...], Field(max_length=MAX_RELATIONS)] = ()
     metadata: Metadata = Field(default_factory=dict)
 
     __repr__ = told_fields
@@ -172,6 +180,7 @@ class Memory(BaseModel):
         fields["created_at"] = created
         fields["updated_at"] = fields.get("updated_at") or created
         fields["observed_at"] = fields.get("observed_at") or created
+        fields["trust"] = fields.get("trust") or trust_of_author(fields.get("author", "user"))
         return fields if fields.get("valid_from") else {**fields, **_untold_beginning(fields)}
 
     @model_validator(mode="after")

@@ -16,6 +16,7 @@ from reme_core.schema.checks import Id, Json, JsonObject, Metadata, Text, check_
 from reme_core.schema.mapping import told_fields
 from reme_core.schema.scope import new_id
 from reme_core.schema.times import UtcTime, utc_now
+from reme_core.schema.trust import TRUST, TrustClass, least_trusted
 from reme_core.schema.wire import normalise_message
 
 MAX_MESSAGE_BYTES = 8 << 20
@@ -87,6 +88,14 @@ ContentBlock: TypeAlias = Annotated[
 ]
 
 
+# What a system prompt says, the application says.
+_TRUST_OF_ROLE: Mapping[Role, TrustClass] = {
+    "system": TrustClass.USER,
+    "user": TrustClass.USER,
+    "assistant": TrustClass.ASSISTANT,
+    "tool": TrustClass.TOOL,
+}
+
 ORIGINAL_ID = "reme_original_id"
 """In the metadata of a message whose own id is taken by another one: the id that it had."""
 
@@ -143,10 +152,12 @@ class Message(BaseModel):
         return self
 
     def repeats(self, other: Message) -> bool:
-        """Whether this is `other` said again: equal, a time apart that its sender left to us."""
-        if "created_at" in self.model_fields_set:
-            return self == other
-        return self.model_copy(update={"created_at": other.created_at}) == other
+        """Whether this is `other` said again: equal, a mark of trust and a time that its sender left to us apart."""
+        mark = {TRUST: other.metadata[TRUST]} if TRUST in other.metadata else {}
+        same: dict[str, object] = {"metadata": {**{k: v for k, v in self.metadata.items() if k != TRUST}, **mark}}
+        if "created_at" not in self.model_fields_set:
+            same["created_at"] = other.created_at
+        return self.model_copy(update=same) == other
 
     @property
     def text(self) -> str:
@@ -162,6 +173,13 @@ class Message(BaseModel):
     def speaker(self) -> str:
         """The name, or the role where there is none."""
         return self.name or self.role
+
+    @property
+    def trust(self) -> TrustClass:
+        """Whose words it holds: its role's, a tool's if it carries a result, or what its metadata lower that to."""
+        classes = [_TRUST_OF_ROLE[self.role], *(TrustClass.TOOL for _ in self.result_ids)]
+        marked = self.metadata.get(TRUST)
+        return least_trusted([*classes, *(known for known in TrustClass if known == marked)])
 
     @property
     def call_ids(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar, get_args
 
 from reme_core.errors import NotFoundError
 from reme_core.ports import Store
-from reme_core.schema import Message, Role, Scope, StoredMessage
+from reme_core.schema import Message, Role, Scope, StoredMessage, TrustClass
 from reme_core.text import prompt_time
 
 T = TypeVar("T")
@@ -109,10 +109,12 @@ def message_text(message: Message) -> str:
 def _speaker(message: Message) -> str:
     """Return who speaks: the role of a tool, whose name stands with its answer, else the name, beside it the role."""
     name = _MARKS.sub(" ", message.speaker).strip()
+    trust = message.trust
+    told = message.role if trust in {TrustClass.USER, message.role} else f"{message.role}, {trust}"
     if message.role == "tool" or name in {"", message.role}:
-        return message.role
-    is_plain = message.role == "user" and name.casefold().split(" ")[0] not in _ROLES
-    return name if is_plain else f"{name} ({message.role})"
+        return told
+    is_plain = told == "user" and name.casefold().split(" ")[0] not in _ROLES
+    return name if is_plain else f"{name} ({told})"
 
 
 def _parts(message: Message, names: dict[str, str]) -> Iterator[str]:

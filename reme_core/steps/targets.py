@@ -11,7 +11,18 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from reme_core.errors import ConfigurationError, ToolFeedback
 from reme_core.ports import ListMemories, MemoryFilter, MetaMemory, Store, Target, ToolContext
 from reme_core.rules import Claim
-from reme_core.schema import NO_STATEMENTS, Hit, Memory, MemoryType, Scope, Source, last_part, shown_end
+from reme_core.schema import (
+    NO_STATEMENTS,
+    Hit,
+    Memory,
+    MemoryType,
+    Scope,
+    Source,
+    TrustClass,
+    last_part,
+    least_trusted,
+    shown_end,
+)
 from reme_core.schema.checks import check_id
 from reme_core.schema.times import may_end, parse_said_time
 from reme_core.steps.message_lines import all_pages
@@ -151,6 +162,13 @@ def said_in(context: ToolContext, content: str) -> tuple[tuple[Source, ...], dat
     sources = tuple(source.model_copy(update={"message_ids": names}) for source, names in narrowed if names)
     said = max(item.created_at for item in context.messages if shares[item.message_id] == best)
     return sources or context.sources, said
+
+
+def trust_of(context: ToolContext, sources: Sequence[Source]) -> TrustClass:
+    """Return the class of what a run writes: of the least trusted message named, the agent's own where none is."""
+    named = {name for source in sources for name in source.message_ids}
+    classes = [item.trust for item in context.messages if item.message_id in named]
+    return least_trusted(classes) if classes else TrustClass.ASSISTANT
 
 
 def joined_sources(held: Sequence[Source], more: Sequence[Source]) -> tuple[Source, ...]:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from reme_core.errors import ConfigurationError, InvalidInputError, UnsupportedFilterError
-from reme_core.schema import Layer, MemoryType, Message, bounded_query, parse_time, read_zone, shown
+from reme_core.schema import Layer, MemoryType, Message, TrustClass, bounded_query, parse_time, read_zone, shown
 from reme_core.schema.checks import check_id, check_numbers, check_text, is_whole_64, kind_of
 from reme_core.schema.memory_blocks import MAX_DESCRIPTION_CHARS, MAX_LIMIT_TOKENS, check_label
 
@@ -71,6 +71,18 @@ def read_types(value: object) -> tuple[MemoryType, ...] | None:
         return None
     items = [value] if isinstance(value, str) or not isinstance(value, Iterable) else value
     return _some(tuple(read_type(item) for item in items), "memory_type")
+
+
+def read_trust(value: object) -> tuple[TrustClass, ...] | None:
+    """Read `trust`: None for any class, one, or a list of them (InvalidInputError: also an empty one)."""
+    if value is None:
+        return None
+    items = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    known = tuple(TrustClass)
+    if any(item not in known for item in items):
+        msg = f"trust: wanted some of {', '.join(known)}, found {shown(value)}"
+        raise InvalidInputError(msg)
+    return _some(tuple(trust for trust in known if trust in items), "trust")
 
 
 def read_searched_types(value: object) -> tuple[MemoryType, ...] | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from reme_core.errors import ConfigurationError
 from reme_core.ports import ChatModel, Clock, Embedder, PutMemory, Store, WriteBatch
-from reme_core.schema import Block, Job, Memory, MemoryType, Scope, StoredMessage, Trajectory, shown
+from reme_core.schema import Block, Job, Memory, MemoryType, Scope, StoredMessage, Trajectory, least_trusted, shown
 from reme_core.steps.distillation import Distilled, UsageCounter
 from reme_core.steps.flow import FlowContext
 from reme_core.steps.similar_memories import SIMILARITY
@@ -137,6 +137,7 @@ class TaskWorker:
             created_at=now,
             updated_at=now,
             author=AUTHOR,
+            trust=least_trusted(message.trust for message in experience.evidence),
             importance=0.5 if experience.score is None else experience.score,
             confidence=experience.confidence,
             sources=experience.sources,

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, JsonValue
 
 from reme_core.errors import InvalidInputError
 from reme_core.ports import ResponseSchema
-from reme_core.schema import Hit, found_text
+from reme_core.schema import Hit, found_text, trust_field
 from reme_core.schema.checks import Text
 from reme_core.steps.ask_json import (
     ORDER_SCHEMA,
@@ -79,6 +79,7 @@ def memory_lines(hits: Sequence[Hit], *, max_chars: int) -> str:
         json_line(
             {
                 "n": number,
+                **trust_field(hit.trust),
                 "when": shortened(hit.when_to_use.strip(), MAX_WHEN_CHARS),
                 "do": shortened(hit.memory.strip(), max_chars),
             }

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, JsonValue, Strict, ValidationError
 from reme_core.errors import ConfigurationError
 from reme_core.ports import ResponseSchema, Target
 from reme_core.remember.fact_extraction import join_sources
-from reme_core.schema import MemoryType, RejectedExperience
+from reme_core.schema import MemoryType, RejectedExperience, least_trusted, trust_field
 from reme_core.schema.checks import Text
 from reme_core.steps.ask_json import JsonQuestion, WrittenAnswer, ask, list_schema
 from reme_core.steps.flow import FlowContext, Stage, for_each, stage
@@ -182,7 +182,12 @@ def _line(experience: Experience, number: int) -> str:
     shown = [experience.evidence[place] for place in head_and_tail(len(experience.evidence), _EVIDENCE_MESSAGES)]
     share = _EVIDENCE_CHARS // max(1, len(shown))
     evidence: list[JsonValue] = [
-        {"by": message.speaker, "text": shortened(message.full_text, share)} for message in shown
+        {
+            "by": message.speaker,
+            **trust_field(message.trust, message.speaker),
+            "text": shortened(message.full_text, share),
+        }
+        for message in shown
     ]
     scores: list[JsonValue] = [attempt.trajectory.score for attempt in experience.attempts]
     return json_line(
@@ -191,6 +196,7 @@ def _line(experience: Experience, number: int) -> str:
             "scores": scores,
             "when_to_use": experience.when_to_use,
             "content": experience.content,
+            **trust_field(least_trusted(message.trust for message in experience.evidence)),
             "evidence": evidence,
         }
     )

@@ -28,8 +28,10 @@ from reme_core.testing._memory_events import MemoryEventQueries
 from reme_core.testing._memory_isolation import MemoryIsolation
 from reme_core.testing._memory_lifetime import MemoryConcurrency, MemoryDurability
 from reme_core.testing._memory_reembedding import MemoryReembedding
+from reme_core.testing._memory_relations import MemoryRelations
 from reme_core.testing._memory_search import MemoryFilters, MemoryPages, MemoryRanking
 from reme_core.testing._memory_targets import MemoryTargets
+from reme_core.testing._memory_trust import MemoryTrust
 from reme_core.testing._memory_uses import MemoryCounts, MemoryUses, MemoryUsesDurability
 from reme_core.testing._memory_waiting import MemoryWaiting
 from reme_core.testing._memory_writes import MemoryDuplicates, MemoryEvents, MemoryRevisions, MemoryWrites
@@ -46,6 +48,8 @@ class StoreContract(
     MemoryFilters,
     MemoryPages,
     MemoryTargets,
+    MemoryTrust,
+    MemoryRelations,
     MemoryCounts,
     MemoryUses,
     MemoryWaiting,

@@ -14,7 +14,7 @@ from typing import get_args
 from pydantic import JsonValue
 
 from reme_core.errors import ConfigurationError
-from reme_core.schema import ContentBlock, FileBlock, ImageBlock, Message, Role, TextBlock
+from reme_core.schema import ContentBlock, FileBlock, ImageBlock, Message, Role, TextBlock, trust_field
 from reme_core.schema.hits import HIDDEN, with_hidden_shown
 
 _VARIABLE = re.compile(r"\{\{([a-z_]+)\}\}")
@@ -113,8 +113,9 @@ def conversation_lines(
 
     Each message is one line, whatever its text holds: breaks are escaped, and every "<" is written `\u003c`, so that a
     text can neither forge a line nor close the fence around them. `role` is left out where `by` is the role, and for
-    users with a name that is no role. Tool calls and results stand as text. A text of more than `max_chars` characters
-    is shown as its head and its tail, with the number of characters left out between them.
+    users with a name that is no role; `trust` stands where it is less than the role says. Tool calls and results stand
+    as text. A text of more than `max_chars` characters is shown as its head and its tail, with the number of
+    characters left out between them.
     """
     return "\n".join(_line(message, number, max_chars, zone) for number, message in enumerate(messages, first))
 
@@ -175,5 +176,6 @@ def _line(message: Message, number: int, max_chars: int, zone: tzinfo) -> str:
     fields: dict[str, JsonValue] = {"n": number, "at": prompt_time(message.created_at, zone), "by": message.speaker}
     if message.speaker != message.role and (message.role != "user" or message.speaker in _ROLES):
         fields["role"] = message.role
+    fields |= trust_field(message.trust, message.role)
     fields["text"] = shortened(message.full_text, max_chars)
     return json_line(fields)

@@ -14,7 +14,7 @@ from reme_core.retrieval import AskedTime, asked_time, names_no_topic
 from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.retrieval.hits import memory_hit
 from reme_core.retrieval.time_question import list_memories_in_time
-from reme_core.schema import Memory, MemoryType, bounded_query, shown_beginning, shown_end
+from reme_core.schema import Memory, MemoryType, bounded_query, shown_beginning, shown_end, trust_field
 from reme_core.schema.checks import Text
 from reme_core.steps.ask_json import not_blank
 from reme_core.steps.targets import ROUTED, TargetName, find_target, note_hits, reachable, target_of
@@ -137,4 +137,4 @@ def memory_line(memory: Memory, zone: tzinfo, *, with_target: bool = True) -> st
     fields |= {"valid_to": ends} if (ends := shown_end(memory)) else {}
     if memory.when_to_use:
         fields["when_to_use"] = shortened(memory.when_to_use, _TEXT_CHARS)
-    return json_line({**fields, "text": shortened(memory.content, _TEXT_CHARS)})
+    return json_line({**fields, **trust_field(memory.trust), "text": shortened(memory.content, _TEXT_CHARS)})

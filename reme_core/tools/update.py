@@ -10,8 +10,8 @@ from pydantic import Field, JsonValue
 
 from reme_core.errors import ConflictError, ToolFeedback
 from reme_core.ports import PutMemory, ToolContext
-from reme_core.rules import ChainUpdate, chain_of, place
-from reme_core.schema import Memory, MemoryType
+from reme_core.rules import ChainUpdate, chain_of, join_relations, place
+from reme_core.schema import Memory, MemoryType, least_trusted
 from reme_core.schema.checks import Id, Metadata, merge_json
 from reme_core.schema.tool_calls import is_guideline
 from reme_core.steps.targets import (
@@ -21,6 +21,7 @@ from reme_core.steps.targets import (
     memories_about,
     said_in,
     target_of,
+    trust_of,
     with_stated_times,
 )
 from reme_core.text import query_terms
@@ -154,10 +155,12 @@ def _updated(context: ToolContext, memory: Memory, item: UpdateItem) -> Memory:
     sources, said = said_in(context, item.memory_content)
     changes: dict[str, object] = {
         "content": item.memory_content,
+        "relations": join_relations(memory.relations, (), content=item.memory_content),
         "metadata": _metadata(memory, item),
         "observed_at": max(memory.observed_at, said),
         "updated_at": context.clock.now(),
         "author": context.author,
+        "trust": least_trusted([memory.trust, trust_of(context, sources)]),
         "sources": joined_sources(memory.sources, sources),
     }
     return with_stated_times(memory.model_copy(update=changes), item.valid_from, item.valid_to, context.zone)

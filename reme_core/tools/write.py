@@ -13,7 +13,7 @@ from reme_core.errors import ConflictError, MemoryNotFoundError, ToolFeedback
 from reme_core.ports import DeleteMemory, PutMemory, Target, ToolContext, WriteBatch
 from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import replaced
-from reme_core.schema import Memory, MemoryType
+from reme_core.schema import Memory, MemoryType, trust_field
 from reme_core.schema.checks import Id, Metadata, Text
 from reme_core.schema.memories import MAX_MEMORY_CHARS
 from reme_core.schema.tool_calls import GUIDELINE_KEYS
@@ -28,6 +28,7 @@ from reme_core.steps.targets import (
     observed_at,
     said_in,
     target_of,
+    trust_of,
     with_stated_times,
 )
 from reme_core.text import json_line, shortened
@@ -177,6 +178,7 @@ def new_memory(context: ToolContext, target: Target, text: NewText, *, of_all: b
         created_at=now,
         updated_at=now,
         author=context.author,
+        trust=trust_of(context, sources),
         sources=sources,
         metadata=dict(text.metadata),
     )
@@ -231,7 +233,9 @@ def write_of(
 
 def shown_memory(memory: Memory) -> str:
     """Write a memory on one line: its id, and what it says."""
-    return json_line({"memory_id": memory.memory_id, "text": shortened(memory.content, _SHOWN_CHARS)})
+    return json_line(
+        {"memory_id": memory.memory_id, **trust_field(memory.trust), "text": shortened(memory.content, _SHOWN_CHARS)}
+    )
 
 
 def closed_by(memory: Memory, by: Memory, context: ToolContext) -> Memory:

@@ -9,7 +9,7 @@ from reme_core.errors import InvalidInputError, RunError
 from reme_core.ports import ChatModel, Clock, Embedder, PutMemory, Store, WriteBatch
 from reme_core.remember.fact_extraction import join_sources
 from reme_core.rules import Claim
-from reme_core.schema import Job, Memory, MemoryType, Scope, Source, ToolCallResult, shown_input
+from reme_core.schema import Job, Memory, MemoryType, Scope, Source, ToolCallResult, TrustClass, shown_input
 from reme_core.steps.ask_json import ask
 from reme_core.steps.distillation import Distilled, UsageCounter
 from reme_core.steps.flow import FlowContext
@@ -120,6 +120,7 @@ def _memory(draft: GuidelineDraft, kept: Memory | None, context: FlowContext) ->
         "content": draft.text,
         "when_to_use": draft.tool_name,
         "author": AUTHOR,
+        "trust": TrustClass.TOOL,
         "sources": join_sources(earlier, draft.sources),
         "metadata": {**({} if kept is None else kept.metadata), "kind": KIND, "calls": draft.calls},
         "updated_at": now,

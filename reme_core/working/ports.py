@@ -63,6 +63,7 @@ class WorkingPorts:
         ledger: Counts tokens.
         clock: Tells the time.
         held: What contexts were said to refer to.
+        web_tools: Tools that fetch from outside.
     """
 
     store: Store
@@ -71,6 +72,7 @@ class WorkingPorts:
     ledger: TokenLedger
     clock: Clock
     held: HeldContexts
+    web_tools: frozenset[str] = frozenset()
 
 
 # Reading a message from a dictionary takes some 20 microseconds; to go through one is quicker.

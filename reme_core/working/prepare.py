@@ -15,6 +15,7 @@ from reme_core.ports import HoldOffloads
 from reme_core.schema import Message, OffloadRecord, PreparedContext, Scope, Usage
 from reme_core.steps.costs import CostBook
 from reme_core.steps.message_lines import find_messages_by_id
+from reme_core.steps.web_results import mark_web
 from reme_core.text import Language
 from reme_core.working.fit import FittedContext, fit_messages
 from reme_core.working.messages_to_keep import ROOM, Asides, ContextCheck, ContextLimits, check_context
@@ -242,7 +243,7 @@ async def compact_messages(
     cited = await off_loop(partial(_cited, [request.summary], messages), len(messages))
     compacted = await compact_memory(
         CompactRequest(
-            messages=messages,
+            messages=mark_web(messages, ports.web_tools),
             previous_summary=request.summary,
             kept=kept,
             reference=names.get("messages"),

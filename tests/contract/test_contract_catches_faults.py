@@ -21,7 +21,7 @@ from reme_core.ports import (
     WrappedStore,
     WriteBatch,
 )
-from reme_core.schema import Erased, Event, Memory, MemoryPage, Scope
+from reme_core.schema import Erased, Event, Memory, MemoryPage, Scope, TrustClass
 from reme_core.testing.store_contract import StoreContract
 from reme_core.testing.store_values import NOW
 from tests.support.temporary_store import TemporaryStore
@@ -349,6 +349,12 @@ class ReasonsAreThoseOfTheBatch(Wrapped):
         return await super().put(scope, replace(batch, puts=puts, deletes=deletes))
 
 
+class TrustIsWhatIsSaid(Wrapped):
+    async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
+        puts = [replace(put, memory=put.memory.model_copy(update={"sources": ()})) for put in batch.puts]
+        return await super().put(scope, replace(batch, puts=puts))
+
+
 class WorksAfterClosing(Wrapped):
     async def close(self) -> None:
         pass
@@ -373,6 +379,8 @@ FAULTS: list[tuple[type[Wrapped], str, tuple[object, ...]]] = [
     (UpdateTakesTheNewCreationTime, "test_an_update_keeps_id_and_creation_time", ()),
     (FilterComesAfterTheLimit, "test_filters_apply_before_the_limit", ()),
     (FilterIsIgnored, "test_filters_by_type_and_target_hold_together", ()),
+    (FilterIsIgnored, "test_filters_by_trust_keep_to_these_classes", ()),
+    (TrustIsWhatIsSaid, "test_a_memory_has_the_class_of_its_least_trusted_message", (("user", "web"), TrustClass.WEB)),
     (UnsupportedFiltersAreDropped, "test_an_operand_that_is_no_scalar_is_refused", ({"$ne": 1},)),
     (MetadataTakesTrueForOne, "test_metadata_is_compared_by_value_and_type", ()),
     (SupersededOnesAreShown, "test_what_a_replacement_closed_held_from_its_start_and_before_its_end", ()),

@@ -27,8 +27,9 @@ def in_env(monkeypatch: pytest.MonkeyPatch, url: str) -> str:
 
 def test_migrate_says_what_it_would_do_and_does_it_once(reme: Reme, url: str) -> None:
     planned = reme("migrate", "--plan", url)
-    assert (planned.code, planned.out) == (ExitCode.DONE, "would do  1: all tables\n")
-    assert reme("migrate", "--json", url).value == {"done": ["1: all tables"]}
+    steps = ["1: all tables", "2: relations of memories"]
+    assert (planned.code, planned.out) == (ExitCode.DONE, "".join(f"would do  {step}\n" for step in steps))
+    assert reme("migrate", "--json", url).value == {"done": steps}
     done = reme("migrate", url)
     assert (done.code, "is up to date" in done.out, PASSWORD in done.out) == (ExitCode.DONE, True, False)
 

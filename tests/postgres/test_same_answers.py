@@ -30,9 +30,9 @@ from reme_core.ports import (
     WriteItems,
 )
 from reme_core.recall.changes import ChangesRequest, list_changes, list_known
-from reme_core.schema import STATEMENTS, MemoryType, OffloadRecord
+from reme_core.schema import STATEMENTS, MemoryType, OffloadRecord, Relation
 from reme_core.stores import LocalStore, PostgresStore
-from reme_core.testing.store_values import ALICE, NOW, at, batch, block, memory, message, random_unit
+from reme_core.testing.store_values import ALICE, NOW, at, batch, block, changed, closed, memory, message, random_unit
 
 T = TypeVar("T")
 
@@ -218,3 +218,40 @@ async def test_changes_and_what_was_known_are_equal(both: Both) -> None:
     local, server = await both.do(told)
     assert len(local) > 60
     assert server == local
+
+
+async def test_what_relations_lead_to_is_found_alike(both: Both) -> None:
+    chance = random.Random(5)
+    names = ["Lea", "Ann", "Tom", "Kim", "小莉", "user"]
+    told = []
+    for number in range(60):
+        first, second = chance.sample(names, 2)
+        relation = Relation(
+            subject=first, relation=chance.choice(["sister of", "boss of", "works with"]), object=second
+        )
+        has_it = {"relations": (relation,)} if number % 2 else {}
+        one = memory(f"{first} {said(chance)}", memory_id=f"m{number:02}", minute=number)
+        told.append(changed(one, has_it))
+
+    async def fill(store: Store) -> int:
+        await store.put(ALICE, batch(*told[:30]))
+        await store.search(ALICE, MemorySearch(text="tea"))
+        await store.put(ALICE, batch(*told[30:], closed(told[1], minute=70)))  # the loaded partition follows
+        return len(await store.put(ALICE, batch(changed(told[3], {"relations": (), "content": "Lea likes tea"}))))
+
+    async def found(store: Store) -> list[object]:
+        asked = (
+            "Which tea does Ann's sister like?",
+            "Where is my boss on Tuesday?",
+            "小莉 sister 会议",
+            "Kim's boss's sister",
+        )
+        searches = [MemorySearch(text=text, limit=8, filter=MemoryFilter(types=STATEMENTS)) for text in asked]
+        hits = [hit for search in searches for hit in await store.search(ALICE, search)]
+        listed = await store.list_memories(ALICE, ListMemories(filter=MemoryFilter(telling_relations=True)))
+        return [listed.memories, [(hit.memory, round(hit.score, 9), hit.told) for hit in hits]]
+
+    await both.do(fill)
+    here, there = await both.do(found)
+    assert here == there
+    assert any(told for *_, told in here[1])  # type: ignore[misc, attr-defined]

@@ -1,7 +1,7 @@
 """The ranking index of one partition."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -34,7 +34,9 @@ from reme_core.retrieval.ranking.score_weights import (
     PASSAGE_DISCOUNT,
     Weights,
 )
+from reme_core.retrieval.ranking.told_words import ToldWords, with_told
 from reme_core.retrieval.time_question import AskedTime, asked_fit, time_scores
+from reme_core.text.segment import pack_terms, unpack_terms
 from reme_core.text.summary import is_question
 
 # A question that brings fewer terms of its own says no more than the query does (with 2, LoCoMo loses 0.1).
@@ -58,11 +60,13 @@ class Query:
         text: the question in words.
         vector: (d,) float32 of unit norm, or None to rank by words alone.
         now: when it is asked, for "yesterday" in it; None leaves such words unread.
+        told: words of it that relations tell of rows which lack them; looked at where rows have no passages.
     """
 
     text: str
     vector: Matrix | None = None
     now: datetime | None = None
+    told: tuple[ToldWords, ...] = ()
 
 
 class RankingIndex:
@@ -221,12 +225,17 @@ class RankingIndex:
         n = len(self._columns)
         return Evidence(np.zeros(n), np.zeros(len(self._pieces)), np.zeros(n, np.bool_), np.full(n, np.nan))
 
+    def holding(self, words: Collection[str], *, least: int) -> BoolArray:
+        """Tell which rows, where none has passages, hold so many of some terms: (n,), aligned with `keys`."""
+        rows = self._postings.find(np.unique(unpack_terms(pack_terms(words)))).rows
+        return (np.bincount(rows, minlength=len(self._columns)) >= least) & self._columns.alive
+
     def _evidence(self, query: Query, *, explain: bool = False) -> Evidence:
         found = replace(self._nothing(), parts={} if explain else None)
         if not len(self._columns):
             return found
         named = named_speakers(query.text, self._columns.names) if len(self._columns.names) > 1 else []
-        self._add_words(found, query_words(self._sought_words(query), [name for _, name in named]))
+        self._add_words(found, query_words(self._sought_words(query), [name for _, name in named]), query.told)
         if query.vector is not None and len(self._own):
             self._add_vectors(found, query.vector)
         if is_question(query.text):
@@ -247,10 +256,13 @@ class RankingIndex:
             return query.text
         return without_relative_days(query.text)
 
-    def _add_words(self, found: Evidence, words: QueryWords) -> None:
+    def _add_words(self, found: Evidence, words: QueryWords, told: tuple[ToldWords, ...]) -> None:
         columns, pieces, weights = self._columns, self._pieces, self._weights
         alive = columns.alive if pieces.all_whole else columns.alive[pieces.owner]
         matches = self._postings.find(words.hashes, alive if columns.dead else None)
+        if told and pieces.all_whole:
+            slots = [(columns.slots(item.keys), item.words) for item in told]
+            matches = with_told(matches, words, slots, len(columns), weights.relation)
         if not len(matches.rows):
             return
         shape = self._shape()

@@ -41,6 +41,8 @@ class Weights:
             "you".
         length: log(1 + terms), at most 24 of them: against one-line small talk.
         date: fit of the text's time to a date in the query, 0 to 2.
+        relation: what a word of the query counts that relations tell of a text, beside one that the text says; see
+            `told_words`. A half keeps what says all of it in front.
         assume_mean: a text without a vector counts as near as the others are on average, instead of not at all.
     """
 
@@ -54,6 +56,7 @@ class Weights:
     wish: float = 0.6
     length: float = 0.25
     date: float = 0.7
+    relation: float = 0.5
     assume_mean: bool = True
 
     @property

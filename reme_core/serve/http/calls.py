@@ -91,6 +91,8 @@ CALLS: tuple[Call, ...] = (
     Call("POST", "/v1/memories/{memory_id}/supersede", _WRITE, ReMe.supersede_memory),
     Call("GET", "/v1/memories/{memory_id}/history", _READ, handlers.history),
     Call("GET", "/v1/changes", _READ, ReMe.changes, handlers.with_changes_text),
+    Call("GET", "/v1/relations", _READ, ReMe.neighbours),
+    Call("GET", "/v1/relations/path", _READ, ReMe.path),
     Call("POST", "/v1/evolve", _WRITE, ReMe.evolve, is_long=True),
     Call("POST", "/v1/runs/{run_id}/undo", _WRITE, ReMe.undo),
     Call("GET", "/v1/memory_blocks", _READ, ReMe.memory_blocks),

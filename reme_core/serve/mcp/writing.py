@@ -6,7 +6,7 @@ import contextlib
 
 from reme_core.errors import InvalidInputError, MemoryNotFoundError, PartialFailureError, ReMeError
 from reme_core.retrieval.hits import hit_of_memory
-from reme_core.schema import Memory, found_text, new_id
+from reme_core.schema import Memory, TrustClass, found_text, new_id
 from reme_core.serve.mcp.answers import ForgetAnswer, IdAnswer, RecordAnswer
 from reme_core.serve.mcp.arguments import (
     ForgetArguments,
@@ -66,7 +66,9 @@ def _message(item: SaidMessage) -> dict[str, object]:
 
 async def revise(caller: Caller, given: ReviseArguments) -> IdAnswer:
     """Replace a memory by what holds now; the old one is kept, and found with `as_of`."""
-    new = await caller.memory.supersede_memory(given.id, given.content, user_id=caller.user_id)
+    new = await caller.memory.supersede_memory(
+        given.id, given.content, user_id=caller.user_id, trust=TrustClass.ASSISTANT
+    )
     return IdAnswer(text=f"{new.memory_id} replaces {given.id}", id=new.memory_id, replaced=given.id)
 
 

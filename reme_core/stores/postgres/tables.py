@@ -334,5 +334,11 @@ MIGRATIONS: tuple[Migration, ...] = (
             f"INSERT INTO meta VALUES ('terms', '{TERMS_VERSION}')",  # noqa: S608  # ours
         ),
     ),
+    Migration(
+        name="relations of memories",
+        statements=(
+            """CREATE INDEX memories_related ON memories (scope, "row") WHERE body LIKE '%"relations":[_"subject"%'""",
+        ),
+    ),
 )
 """The first step makes version 1 of an empty schema, and so on."""

@@ -70,6 +70,7 @@ def payload_indexes() -> dict[str, models.PayloadSchemaType | models.KeywordInde
         "scope": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
         "kind": keyword,
         "type": keyword,
+        "trust": keyword,
         "target": keyword,
         "metadata": keyword,
         "words": keyword,
@@ -257,7 +258,7 @@ def _sparse(weights: Mapping[str, float]) -> models.SparseVector:
 
 
 _NAMESPACE = uuid.UUID("8d0e1d2c-5f6b-4d0a-9a86-3f5b1c7e2a41")
-_FORM = f"1.{TERMS_VERSION}"
+_FORM = f"2.{TERMS_VERSION}"
 """What points say and how words are cut: points of another form are written anew."""
 
 REQUEST_BYTES = 8 * 1024 * 1024
@@ -292,6 +293,7 @@ def entry_point(scope: Scope, entry: IndexEntry) -> models.PointStruct:
         "memory_id": memory.memory_id,
         "age": place.age,
         "type": memory.memory_type.value,
+        "trust": memory.trust.value,
         "target": text_key(memory.memory_target),
         "current": memory.is_current,
         "valid_from": format_time(memory.valid_from),

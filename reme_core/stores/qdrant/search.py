@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from qdrant_client import models
 
+from reme_core.errors import UnsupportedFilterError
 from reme_core.ports import IndexHit, MemoryFilter, MemorySearch, Vector
 from reme_core.rules import CheckedFilter
 from reme_core.schema import Scope
@@ -62,8 +63,13 @@ def matching(scope: Scope, wanted: CheckedFilter, *more: models.Condition) -> mo
     """Match the memories of a scope that a filter lets through."""
     conditions: list[models.Condition] = list(more)
     asked = wanted.asked
+    if asked.telling_relations:
+        msg = "filter: telling_relations is for lists of the store: an index of memories has no relations"
+        raise UnsupportedFilterError(msg)
     if asked.types is not None:
         conditions.append(one_of("type", [kind.value for kind in asked.types]))
+    if asked.trust is not None:
+        conditions.append(one_of("trust", [known.value for known in asked.trust]))
     if asked.targets is not None:
         conditions.append(one_of("target", map(text_key, asked.targets)))
     conditions += [*_validity(asked), *_observed(asked), *_during(asked)]
@@ -74,7 +80,7 @@ def matching(scope: Scope, wanted: CheckedFilter, *more: models.Condition) -> mo
 
 def matches_nothing(wanted: CheckedFilter) -> bool:
     """Tell whether a filter asks for one of no values; Qdrant takes that for no condition at all."""
-    return wanted.asked.types == () or wanted.asked.targets == ()
+    return () in (wanted.asked.types, wanted.asked.targets, wanted.asked.trust)
 
 
 def _validity(wanted: MemoryFilter) -> Sequence[models.Condition]:

@@ -12,6 +12,9 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from reme_core.schema import Scope
 from reme_core.stores.sql.connection import LogKept, SqlConnection, Statements
 
@@ -219,3 +222,15 @@ def list_sessions(connection: SqlConnection, scope: Scope, before: int | None, l
         (-1 if number is None else number, 1 << 62 if before is None else before, limit),
     )
     return [SessionRow(*row) for row in rows]
+
+
+_FIND_ROW = {
+    Layer.MEMORIES: "SELECT row FROM memories WHERE scope = ? AND memory_id = ?",
+    Layer.MESSAGES: "SELECT seq FROM messages WHERE scope = ? AND message_id = ?",
+    Layer.BLOCKS: "SELECT block FROM blocks WHERE scope = ? AND block_id = ?",
+}
+
+
+def find_rows(connection: SqlConnection, scope: int, layer: Layer, name: str) -> npt.NDArray[np.int64]:
+    """Return the row number of what has an id, (1,), or none of them, (0,)."""
+    return np.array([row for (row,) in connection.execute(_FIND_ROW[layer], (scope, name))], np.int64)

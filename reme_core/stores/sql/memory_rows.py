@@ -38,6 +38,7 @@ from reme_core.stores.sql.embedding_record import claim_embedding
 from reme_core.stores.sql.items import row_links as item_links
 from reme_core.stores.sql.new_vectors import NewVectorOf, forget_new_vectors
 from reme_core.stores.sql.row_conditions import check_filter, conditions
+from reme_core.stores.sql.trust_rows import no_more_trusted
 from reme_core.text import normalise_content, pack_terms, terms
 
 _EPOCH = parse_time("1970-01-01")
@@ -86,7 +87,7 @@ def put_batch(connection: SqlConnection, scope: Scope, batch: WriteBatch, *, dis
         changed += _delete_one(connection, number, batch, delete)
     stored = []
     _claim(connection, scope, batch)
-    for put in batch.puts:
+    for put in no_more_trusted(connection, number, batch.puts):
         memory, rows = _put_one(connection, number, batch, put, distinct=distinct)
         stored.append(memory)
         changed += rows

@@ -32,11 +32,13 @@ from reme_core.retrieval import (
     RankingIndex,
     Rows,
 )
+from reme_core.rules import RelationGraph
 from reme_core.schema import NO_STATEMENTS, STATEMENTS, MemoryType
 from reme_core.stores._cursors import Row
 from reme_core.stores.sql.bookkeeping import Layer, changed_since, newest_change
 from reme_core.stores.sql.connection import SqlConnection, reading_rows
 from reme_core.stores.sql.embedding_record import dimension_of_scope
+from reme_core.stores.sql.related_rows import read_relations
 from reme_core.stores.sql.row_conditions import conditions
 
 _COLUMNS = {
@@ -60,6 +62,8 @@ _SOME = 500
 _CHUNK_ROWS = 4_000
 _CHUNK_BYTES = 1 << 21
 _MASKS = 16
+# A relation with its names and its places in the graph.
+_RELATION_BYTES = 900
 _NOTHING_LOADED = 1 << 62
 # Each found along an index; nothing ever replaces a passage.
 _NO_STATEMENTS = tuple(
@@ -127,10 +131,12 @@ class Partition:
         self.lock = threading.Lock()
         self.layer = layer
         self.index = self._new_index()
+        self.relations = RelationGraph[int]()
         self.loading: Future[None] | None = None
         self._seen = -1
         self._loaded_from = _NOTHING_LOADED
         self._masks: OrderedDict[str, BoolArray] = OrderedDict()
+        self._admitted: dict[str, frozenset[int]] = {}
 
     def _new_index(self) -> RankingIndex:
         match self.layer:
@@ -145,6 +151,11 @@ class Partition:
     def is_complete(self) -> bool:
         """Whether all rows are loaded."""
         return self._loaded_from == 0
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes held."""
+        return self.index.nbytes + _RELATION_BYTES * len(self.relations)
 
     def is_beyond(self, newest: int) -> bool:
         """Whether it has been brought beyond a snapshot, by the number of the newest change there."""
@@ -162,19 +173,24 @@ class Partition:
         logged = None if self._seen < 0 else changed_since(connection, scope, self.layer, self._seen)
         changed = None if logged is None else [row for row in logged if row >= self._loaded_from]
         self._seen = -1  # a failure half-way makes the next call load anew
-        self._masks.clear()
+        self._forget_masks()
         if changed is None or len(changed) > max(_SOME, len(self.index) // 4):
             self.index, self._loaded_from = self._new_index(), _NOTHING_LOADED
+            self.relations = RelationGraph()
             self._load_chunk(connection, scope)
         else:
             self._apply(connection, scope, np.array(changed, np.int64))
         self._seen = newest
 
+    def _forget_masks(self) -> None:
+        self._masks.clear()
+        self._admitted.clear()
+
     def load_more(self, connection: SqlConnection, scope: int) -> None:
         """Load the next chunk, if any, in a snapshot in which `follow` was called before."""
         if not self.is_complete:
             seen, self._seen = self._seen, -1  # as above
-            self._masks.clear()
+            self._forget_masks()
             self._load_chunk(connection, scope)
             self._seen = seen
 
@@ -199,6 +215,8 @@ class Partition:
             self._extend(rows)
             if vectors is not None:
                 self.index.set_vectors(vectors.keys, vectors.matrix, vectors.passages)
+        if self.layer is Layer.MEMORIES:
+            read_relations(connection, self.relations, scope, f"{key} >= ? AND {key} < ?", (start, end))
         self._loaded_from = start
 
     def _apply(self, connection: SqlConnection, scope: int, rows: IntArray) -> None:
@@ -220,6 +238,9 @@ class Partition:
             vectors = self._vectors(connection, scope, among, some)
             if vectors is not None:
                 self.index.set_vectors(vectors.keys, vectors.matrix, vectors.passages)
+            if self.layer is Layer.MEMORIES:
+                self.relations.remove(some)
+                read_relations(connection, self.relations, scope, among, some)
 
     @reading_rows()
     def _extend(self, rows: Sequence[_Row], vectors: Matrix | None = None) -> None:
@@ -271,6 +292,14 @@ class Partition:
             while len(self._masks) > _MASKS:
                 self._masks.popitem(last=False)
         return mask
+
+    def admitted(self, connection: SqlConnection, scope: int, wanted: MemoryFilter) -> frozenset[int]:
+        """Return which rows a filter admits."""
+        name = repr(wanted)
+        if name not in self._admitted:
+            mask = self.allowed(connection, scope, wanted)
+            self._admitted = {name: frozenset(self.index.keys[mask].tolist())}
+        return self._admitted[name]
 
     def _meeting(self, connection: SqlConnection, scope: int, wanted: MemoryFilter) -> BoolArray:
         where, values = conditions(connection, scope, wanted)

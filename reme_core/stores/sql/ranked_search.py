@@ -8,12 +8,12 @@ and is then answered from what is loaded; any other waits for all.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial, reduce
 from operator import and_
@@ -21,33 +21,36 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from reme_core.errors import InvalidInputError
-from reme_core.ports import MemorySearch, MessageSearch, ScoredBlock, ScoredMemory, ScoredMessage, Vector
+from reme_core.errors import InvalidInputError, UnsupportedFilterError
+from reme_core.ports import MemoryFilter, MemorySearch, MessageSearch, ScoredBlock, ScoredMemory, ScoredMessage, Vector
 from reme_core.retrieval import (
     MEMORY_WEIGHTS,
     MESSAGE_WEIGHTS,
     SUMMARY_WEIGHTS,
     BoolArray,
-    IntArray,
     Query,
     ScoredRow,
+    ToldWords,
     asked_time,
 )
 from reme_core.rules import check_vector
-from reme_core.schema import Memory, Scope
+from reme_core.schema import STATEMENTS, Memory, Scope
 from reme_core.stores._cursors import check_limit
-from reme_core.stores.sql.bookkeeping import Layer, find_newest_change, find_session, newest_change
+from reme_core.stores.sql.bookkeeping import Layer, find_newest_change, find_rows, find_session, newest_change
 from reme_core.stores.sql.connection import SqlConnection, SqlDatabase
 from reme_core.stores.sql.embedding_record import check_embedding
 from reme_core.stores.sql.message_rows import blocks_by_rows, messages_by_rows, passages_by_rows, rows_of_messages
 from reme_core.stores.sql.partitions import Partition, Partitions, holds_any
+from reme_core.stores.sql.related_rows import told_words
 from reme_core.stores.sql.row_conditions import check_filter
+from reme_core.stores.sql.trust_rows import messages_of_trust
 
 T = TypeVar("T")
 
 
 # Between two chunks: without it, a search that waits for the partition's lock would often miss that it is free.
 _PAUSE_S = 0.002
+_NOTHING = frozenset[str]()
 _NAMES = {Layer.MESSAGES: "messages", Layer.BLOCKS: "block summaries", Layer.MEMORIES: "memories"}
 
 
@@ -139,7 +142,7 @@ class Loader:
                 connection.dialect.renew(connection)  # or the number of its last change would be too low
             partition.follow(connection, scope)
             partition.load_more(connection, scope)
-            size, more = partition.index.nbytes, not partition.is_complete
+            size, more = partition.nbytes, not partition.is_complete
         self._partitions.measured((scope, partition.layer), size)
         return more
 
@@ -179,8 +182,9 @@ def search_memories(
             return []
         number, partition = held
         allowed = partition.allowed(connection, number, search.filter)
-        query = Query(text=search.text, vector=vector)
-        only = None if search.only is None else _rows_of(connection, number, Layer.MEMORIES, search.only)
+        told = _told(connection, number, partition, search)
+        query = Query(text=search.text, vector=vector, told=told)
+        only = None if search.only is None else find_rows(connection, number, Layer.MEMORIES, search.only)
         rank = partial(partition.index.rank, query, allowed=allowed, explain=search.explain, only=only)
         found = rank(limit=search.limit + 1)
         if len(found) > search.limit and found[-1].score == found[-2].score:  # ids decide the tie
@@ -191,19 +195,48 @@ def search_memories(
     scale = (MEMORY_WEIGHTS.vector if vector is not None else 0.0) + (
         MEMORY_WEIGHTS.text if search.text.strip() else 0.0
     )
-    found = [_scaled(hit, scale) for hit in found]
+    found = [hit.scaled(scale) for hit in found]
     # The ranking falls, so a floor after the limit leaves out what one before it would.
     if search.min_score is not None:
         found = [hit for hit in found if hit.score >= search.min_score]
-    bodies = _bodies(connection, found)
+    bodies, said = _bodies(connection, found), _told_of(told, {hit.key for hit in found})
     scored = [
         ScoredMemory(
-            memory=bodies[hit.key], score=hit.score, similarity=hit.similarity, parts=hit.parts, place=hit.place
+            memory=bodies[row],
+            score=hit.score,
+            similarity=hit.similarity,
+            told=said.get(row, _NOTHING),
+            parts=hit.parts,
+            place=hit.place,
         )
-        for hit in found
+        for row, hit in ((hit.key, hit) for hit in found)
     ]
     scored.sort(key=lambda item: (-item.score, -item.memory.created_at.timestamp(), item.memory.memory_id))
     return scored[: search.limit]
+
+
+def _told(connection: SqlConnection, scope: int, partition: Partition, search: MemorySearch) -> tuple[ToldWords, ...]:
+    """Return what relations tell of the words of a query: those of memories that hold at the time asked for."""
+    if not len(partition.relations) or not search.text.strip():
+        return ()
+    asked = search.filter
+    time_asked = MemoryFilter(types=STATEMENTS, as_of=asked.as_of, include_superseded=asked.include_superseded)
+    admitted: list[frozenset[int]] = []
+
+    def holds(row: int) -> bool:
+        if not admitted:  # most questions name nobody who is known
+            admitted.append(partition.admitted(connection, scope, time_asked))
+        return row in admitted[0]
+
+    return told_words(partition.index, partition.relations, search.text, holds)
+
+
+def _told_of(told: Sequence[ToldWords], rows: AbstractSet[int]) -> dict[int, frozenset[str]]:
+    found: dict[int, frozenset[str]] = {}
+    for item in told:
+        for row in rows & frozenset(item.keys.tolist()):
+            found[row] = found.get(row, _NOTHING) | item.words
+    return found
 
 
 def _bodies(connection: SqlConnection, found: list[ScoredRow]) -> dict[int, Memory]:
@@ -238,6 +271,9 @@ def search_blocks(
     connection: SqlConnection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions
 ) -> list[ScoredBlock]:
     """Return the best blocks by their summaries; see `Store.search_blocks`."""
+    if search.trust is not None:
+        msg = "trust: a block is of several messages, whose classes differ: leave it out, or search the messages"
+        raise UnsupportedFilterError(msg)
     found = _rank(connection, scope, search, partitions, Layer.BLOCKS)
     blocks = blocks_by_rows(connection, [hit.key for hit in found])
     return [ScoredBlock(block=blocks[hit.key], score=hit.score, parts=hit.parts, place=hit.place) for hit in found]
@@ -262,31 +298,9 @@ def _rank(
             allowed=_allowed(connection, number, partition, search),
             lifts=_lifts(connection, number, search.lifts, scale) if layer is Layer.MESSAGES else {},
             explain=search.explain,
-            only=None if search.only is None else _rows_of(connection, number, layer, search.only),
+            only=None if search.only is None else find_rows(connection, number, layer, search.only),
         )
-    return [_scaled(hit, scale, most=1.0) for hit in found]
-
-
-def _scaled(hit: ScoredRow, scale: float, *, most: float = math.inf) -> ScoredRow:
-    """Divide a score by a scale, and its parts; what is above the most is a part of its own."""
-    score = min(hit.score / scale, most)
-    if hit.parts is None:
-        return replace(hit, score=score)
-    parts = {name: value / scale for name, value in hit.parts.items()}
-    if hit.score / scale > most:
-        parts["at_most"] = most - hit.score / scale
-    return replace(hit, score=score, parts=parts)
-
-
-_FIND_ROW = {
-    Layer.MEMORIES: "SELECT row FROM memories WHERE scope = ? AND memory_id = ?",
-    Layer.MESSAGES: "SELECT seq FROM messages WHERE scope = ? AND message_id = ?",
-    Layer.BLOCKS: "SELECT block FROM blocks WHERE scope = ? AND block_id = ?",
-}
-
-
-def _rows_of(connection: SqlConnection, scope: int, layer: Layer, name: str) -> IntArray:
-    return np.array([row for (row,) in connection.execute(_FIND_ROW[layer], (scope, name))], np.int64)
+    return [hit.scaled(scale, most=1.0) for hit in found]
 
 
 def _list_by_time(
@@ -342,7 +356,7 @@ def _followed(
                     continue
             partitions.follow(connection, number, partition, found[1])
             yield number, partition
-            partitions.held.measured((number, layer), partition.index.nbytes)
+            partitions.held.measured((number, layer), partition.nbytes)
             return
     yield None
 
@@ -361,6 +375,9 @@ def _allowed(connection: SqlConnection, scope: int, partition: Partition, search
         masks.append(index.times >= _seconds(search.said_from))
     if search.said_to is not None:
         masks.append(index.times < _seconds(search.said_to))
+    if search.trust is not None:
+        rows = messages_of_trust(connection, scope, search.trust)
+        masks.append(np.isin(index.keys, np.fromiter(rows, np.int64, len(rows))))
     return reduce(and_, masks) if masks else None
 
 

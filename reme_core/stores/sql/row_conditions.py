@@ -16,13 +16,17 @@ from reme_core.schema import Memory, MemoryType, Scope, read_stored_message
 from reme_core.schema.checks import kind_of
 from reme_core.stores._cursors import given, seconds
 from reme_core.stores.sql.bookkeeping import Layer, find_scope, log_changes
-from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.connection import AMONG, SqlConnection
 from reme_core.stores.sql.embedding_record import claim_embedding
 from reme_core.stores.sql.items import row_links as item_links
+from reme_core.stores.sql.trust_rows import trust_of_memory
 from reme_core.text import pack_terms, passage_spans, query_terms, terms, unpack_terms
 
 _MOST_KEYS = 100
 """SQLite's expressions are at most 1,000 levels deep; each key is one of them."""
+
+TELLS_RELATIONS = """body LIKE '%"relations":[_"subject"%'"""
+"""Both engines take the index memories_related for these words; within the texts of a body, quotes are escaped."""
 
 _BEFORE_ALL, _AFTER_ALL = -9e99, 9e99
 _DURING = "((observed_at >= ? AND observed_at < ?) OR ((valid_from >= ? OR valid_to > ?) AND valid_from < ?))"
@@ -70,11 +74,16 @@ def conditions(connection: SqlConnection, scope: int, wanted: MemoryFilter) -> t
         if names is not None:
             where.append(f"{column} IN (SELECT value FROM json_each(?))")  # noqa: S608  # two names of columns
             values.append(json.dumps(names))
+    if wanted.trust is not None:
+        where.append(f"{trust_of_memory(connection)} {AMONG}")
+        values.append(json.dumps(wanted.trust))
     if wanted.during_from is not None or wanted.during_to is not None:
         first = _BEFORE_ALL if wanted.during_from is None else wanted.during_from.timestamp()
         end = _AFTER_ALL if wanted.during_to is None else wanted.during_to.timestamp()
         where.append(_DURING)
         values += [first, end, first, first, end]
+    if wanted.telling_relations:
+        where.append(TELLS_RELATIONS)
     for key, value in wanted.metadata.items():
         condition, bound = connection.dialect.metadata_is(key, _comparable(key, value))
         where.append(condition)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from reme_core.ports import TokenCounter
-from reme_core.schema import Message
+from reme_core.schema import Message, trust_field
 from reme_core.text import conversation_lines, json_line, prompt_time
 
 LEAST_ROOM = 200
@@ -80,7 +80,8 @@ def _lines(messages: Sequence[Message], earlier: str, room: int, counter: TokenC
         else:
             # The names that people have may be long as well; only so much is needed to tell them apart.
             who: dict[str, JsonValue] = {"by": message.speaker[:_NAME_CHARS], "role": message.role}
-            fields: dict[str, JsonValue] = {"n": number, "at": prompt_time(message.created_at), **who}
+            told = trust_field(message.trust, message.role)
+            fields: dict[str, JsonValue] = {"n": number, "at": prompt_time(message.created_at), **who, **told}
             yield from _parts(fields, text, room, counter)
 
 

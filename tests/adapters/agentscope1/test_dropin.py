@@ -162,12 +162,12 @@ async def test_what_was_found_stands_under_its_keyword(reme: ReMe) -> None:
     personal = ReMePersonalLongTermMemory(reme=reme)
     await personal.record_to_memory(thinking="", content=["Likes figs", "Drinks tea"])
     found = text_of(await personal.retrieve_from_memory(keywords=["figs", "submarine", "tea"]))
-    assert undated(found) == "Keyword 'figs':\n- Likes figs\n\nKeyword 'tea':\n- Drinks tea"
+    assert undated(found) == "Keyword 'figs':\n- [assistant] Likes figs\n\nKeyword 'tea':\n- [assistant] Drinks tea"
 
     task = ReMeTaskLongTermMemory(reme=reme)
     await task.record_to_memory(thinking="", content=["Add an index to slow queries"])
     found = text_of(await task.retrieve_from_memory(keywords=["slow queries"]))
-    assert undated(found) == "Keyword 'slow queries':\n- Add an index to slow queries"
+    assert undated(found) == "Keyword 'slow queries':\n- [assistant] Add an index to slow queries"
 
     tool = ReMeToolLongTermMemory(reme=reme)
     await tool.record_to_memory(thinking="", content=[json.dumps(CALL), json.dumps({**CALL, "tool_name": "fetch"})])

@@ -228,7 +228,9 @@ async def test_keywords_that_find_the_same_say_so(tmp_path: Path) -> None:
     memory = ReMePersonalLongTermMemory(reme=memory_of(tmp_path))
     await memory.record_to_memory(thinking="", content=["The parrot eats figs"])
     text = text_of(await memory.retrieve_from_memory(keywords=["parrot", "figs"]))
-    assert undated(text) == "Keyword 'parrot':\n- The parrot eats figs\n\nKeyword 'figs':\n(the same as above)"
+    assert (
+        undated(text) == "Keyword 'parrot':\n- [assistant] The parrot eats figs\n\nKeyword 'figs':\n(the same as above)"
+    )
 
 
 async def test_a_memory_cannot_end_the_block_that_it_is_shown_in(tmp_path: Path) -> None:

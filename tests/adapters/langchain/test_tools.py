@@ -119,7 +119,7 @@ class TestForget(Standard, ToolsIntegrationTests):
 async def test_what_is_saved_is_found_changed_and_forgotten(ask, memory, user):
     saved = await ask("save_memory", content="Ann likes green tea.")
     short = saved.removeprefix("saved: ")
-    assert await ask("search_memory", query="tea") == f"{short} Ann likes green tea. 2026-01-01"
+    assert await ask("search_memory", query="tea") == f"{short} [assistant] Ann likes green tea. 2026-01-01"
     assert await ask("update_memory", memory_id=short, content="Ann likes black tea.") == f"updated: {short}"
     [stored] = (await memory.list_memories(user_id=user)).memories
     assert (stored.content, stored.revision, stored.memory_id[: len(short)]) == ("Ann likes black tea.", 2, short)

@@ -166,3 +166,13 @@ def test_whatever_is_joined_a_text_is_kept_whole_or_nothing_is_made(texts: list[
     except ValueError:
         return
     assert {digits for text in texts for digits in re.findall(r"\d+", text)} <= set(re.findall(r"\d+", made.content))
+
+
+def test_what_is_joined_tells_the_relations_of_all_once() -> None:
+    told = [("Lea", "sister of", "Ann"), ("Lea", "lives in", "Oslo")]
+    parts = [memory("Lea, Ann's sister, lives in Oslo") for _ in range(2)]
+    parts = [
+        Memory.model_validate({**part.model_dump(), "relations": told[place:]}) for place, part in enumerate(parts)
+    ]
+    made = merged_memory(parts, parts[0].content, at=START)
+    assert sorted(map(str, made.relations)) == ["Lea lives in Oslo", "Lea sister of Ann"]

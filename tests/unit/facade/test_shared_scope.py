@@ -52,8 +52,8 @@ def needed(name: str, folder: Path) -> dict[str, Any]:
     return {item: values.get(item, "an-id") for item in wanted if item != "self"}
 
 
-async def called(reme: Any, name: str, **given: Any) -> object:
-    answer = getattr(reme, name)(**given)
+async def called(reme: Any, method: str, /, **given: Any) -> object:
+    answer = getattr(reme, method)(**given)
     return await answer if inspect.isawaitable(answer) else answer
 
 

@@ -42,6 +42,12 @@ _SINCE_VERSION_12 = (
 )
 
 
+# Memories that tell relations, which most files have few of; see stores/sql/row_conditions.py for the words.
+_SINCE_VERSION_13 = (
+    """CREATE INDEX memories_related ON memories (scope, row) WHERE body LIKE '%"relations":[_"subject"%'""",
+)
+
+
 def _run(statements: Sequence[str], connection: sqlite3.Connection) -> None:
     for statement in statements:
         connection.execute(statement)
@@ -55,7 +61,12 @@ def _to_version_11(connection: sqlite3.Connection) -> None:
 OLDEST_VERSION = 9
 """The version of the oldest files that are brought up to date: older ones were written before the first release."""
 
-MIGRATIONS: Sequence[Migration] = (partial(_run, _SINCE_VERSION_10), _to_version_11, partial(_run, _SINCE_VERSION_12))
+MIGRATIONS: Sequence[Migration] = (
+    partial(_run, _SINCE_VERSION_10),
+    _to_version_11,
+    partial(_run, _SINCE_VERSION_12),
+    partial(_run, _SINCE_VERSION_13),
+)
 """The first step leads from `OLDEST_VERSION` to the next one, and so on."""
 
 SCHEMA_VERSION = OLDEST_VERSION + len(MIGRATIONS)
@@ -174,6 +185,7 @@ TABLES = (
     *_SINCE_VERSION_10,
     DIGEST_TABLE,
     *_SINCE_VERSION_12,
+    *_SINCE_VERSION_13,
 )
 
 WORD_TABLES = (

@@ -244,7 +244,7 @@ async def test_words_are_recalled_and_no_calls_and_none_of_them_ends_the_fence(m
     assert end == "</notes>"
     assert "</notes>" not in "".join(lines)
     assert sorted(re.sub(r"[0-9-]{10}", "", line) for line in lines if line and not line.startswith("  ")) == [
-        "- () Ann feeds the zebra",
+        "- () [assistant] Ann feeds the zebra",
         "- () assistant: I keep the zebra in mind.",
         "- () assistant: The zebra is fed.",
         r"- () x\u003c/notes>",

@@ -119,6 +119,20 @@ def test_memories_of_a_run_are_taken_back_together(client):
     assert sorted(client.post("/v1/runs/run%201/undo").json()["removed"]) == ["a/b", "x?y#z%2F"]
 
 
+def test_relations_are_told_to_whoever_may_read_and_of_the_own_user_alone(client, client_as):
+    told = {"content": "Lea is Ann's sister", "relations": [["Lea", "sister of", "Ann"]]}
+    added = client.post("/v1/memories", json=told).json()
+    assert added["relations"] == [{"subject": "Lea", "relation": "sister of", "object": "Ann"}]
+    found = client_as(rights={Right.READ}).get("/v1/relations", params={"name": "ann"}).json()
+    assert [(step["end"], step["memory"]["memory_id"]) for step in found["steps"]] == [("Lea", added["memory_id"])]
+    ends = {"first": "Ann", "second": "Lea"}
+    assert len(client.get("/v1/relations/path", params=ends).json()["steps"]) == 1
+    assert client_as(user="bob").get("/v1/relations/path", params=ends).json()["steps"] == []
+    assert client_as(rights={Right.WRITE}).get("/v1/relations", params={"name": "Ann"}).status_code == 403
+    assert client.get("/v1/relations").status_code == 422
+    assert client.post("/v1/memories", json={**told, "relations": [["Lea"]]}).status_code == 422
+
+
 def test_what_changed_is_told_with_its_text_to_whoever_may_read(client, client_as):
     added = client.post("/v1/memories", json={"content": "Ana likes tea"}).json()
     client.post(f"/v1/memories/{added['memory_id']}/supersede", json={"content": "Ana likes mate", "reason": "said so"})

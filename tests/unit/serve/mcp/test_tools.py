@@ -168,7 +168,7 @@ async def test_what_is_recent_is_listed_newest_first(connect):
         kept = await ask(client, "remember", content="Ana counts turns.")
         listed = await ask(client, "recent")
         assert [line.split(") ", 1)[1] for line in listed["text"].splitlines()[2:-1]] == [
-            "Ana counts turns.",
+            "[assistant] Ana counts turns.",
             "user: Turn 3.",
             "user: Turn 2.",
             "user: Turn 1.",
