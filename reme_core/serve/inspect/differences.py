@@ -14,27 +14,27 @@ _PIECES = re.compile(r"\w+|\W", re.ASCII)
 _MOST_PIECES = 2000
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """A piece of a text: how it differs, or whether it is shared, and the text."""
 
     kind: Literal["same", "gone", "new", "mark"]
     text: str
 
 
-Change: TypeAlias = tuple[str, list[Piece]]
+Change: TypeAlias = tuple[str, list[TextPiece]]
 """A field of a memory and how it differs."""
 
 
-def difference(before: str, after: str) -> list[Piece]:
+def difference(before: str, after: str) -> list[TextPiece]:
     """Return the pieces that lead from one text to another."""
     old, new = _PIECES.findall(before)[:_MOST_PIECES], _PIECES.findall(after)[:_MOST_PIECES]
-    pieces: list[Piece] = []
+    pieces: list[TextPiece] = []
     for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
-            pieces.append(Piece("same", "".join(old[i:j])))
+            pieces.append(TextPiece("same", "".join(old[i:j])))
             continue
-        pieces += [Piece("gone", "".join(old[i:j]))] if j > i else []
-        pieces += [Piece("new", "".join(new[k:m]))] if m > k else []
+        pieces += [TextPiece("gone", "".join(old[i:j]))] if j > i else []
+        pieces += [TextPiece("new", "".join(new[k:m]))] if m > k else []
     return pieces
 
 
@@ -62,10 +62,10 @@ def _fields(memory: Memory | None) -> dict[str, str]:
     }
 
 
-def marked(text: str, like: str) -> list[Piece]:
+def marked(text: str, like: str) -> list[TextPiece]:
     """Return the pieces of a text, those words marked that another text has in some form."""
     wanted = frozenset(query_terms(like))
-    return [Piece(_kind(piece, wanted), piece) for piece in _PIECES.findall(text)]
+    return [TextPiece(_kind(piece, wanted), piece) for piece in _PIECES.findall(text)]
 
 
 def _kind(piece: str, wanted: frozenset[str]) -> Literal["mark", "same"]:

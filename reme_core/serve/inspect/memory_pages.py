@@ -11,7 +11,7 @@ from reme_core.errors import MemoryNotFoundError
 from reme_core.ports import EventQuery
 from reme_core.schema import Memory, MemoryType, StoredMessage
 from reme_core.serve.access import Right
-from reme_core.serve.inspect.differences import Piece, changes, marked
+from reme_core.serve.inspect.differences import TextPiece, changes, marked
 from reme_core.serve.inspect.pictures import bars
 from reme_core.serve.inspect.view import View
 from reme_core.steps import user_input as inputs
@@ -78,7 +78,7 @@ async def sources_of(view: View, item: Memory) -> list[StoredMessage]:
     return await find_all(partial(view.memory.get_messages, **view.whose), list(ids)[:_MESSAGES])
 
 
-def quoted(said: StoredMessage, item: Memory) -> Sequence[Piece]:
+def quoted(said: StoredMessage, item: Memory) -> Sequence[TextPiece]:
     """Return the text of a message with the words marked that the memory has."""
     return marked(said.message.full_text[:4000], f"{item.when_to_use} {item.content}")
 

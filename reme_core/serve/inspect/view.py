@@ -40,7 +40,7 @@ _MANY_CHARS = 1200
 _MAX_DIGITS = 18  # of a whole number of 64 bits
 
 
-class Whose(TypedDict):
+class OfUser(TypedDict):
     """The user whose memory is looked at, for the methods of `ReMe`."""
 
     user_id: str
@@ -74,7 +74,7 @@ class View:
         return self.principal.scope
 
     @property
-    def whose(self) -> Whose:
+    def whose(self) -> OfUser:
         """The same as an argument."""
         return {"user_id": self.scope.user_id}
 
