@@ -56,6 +56,7 @@ def with_text(found: RetrieveResult) -> FoundText:
         by_time=found.by_time,
         usage=found.usage,
         degraded=found.degraded,
+        explanation=found.explanation,
     )
 
 

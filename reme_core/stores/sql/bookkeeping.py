@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from reme_core.schema import Scope
 from reme_core.stores.sql.connection import LogKept, NewTexts, SqlConnection, Statements
@@ -207,3 +210,47 @@ def insert_row(connection: SqlConnection, table: str, columns: Mapping[str, obje
 def put_once(connection: Statements, name: str, value: str) -> None:
     """Record a value that belongs to no scope, unless there is one of this name."""
     connection.execute("INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING", (name, value))
+
+
+def list_users(connection: SqlConnection, memory_space: str, after: str, limit: int) -> list[str]:
+    """Return users of a memory space by name, those behind one of them; `""` is the shared scope."""
+    rows = connection.execute(
+        "SELECT user_id FROM scopes WHERE memory_space = ? AND user_id > ? ORDER BY user_id LIMIT ?",
+        (memory_space, after, limit),
+    )
+    return [user_id for (user_id,) in rows]
+
+
+class SessionRow(NamedTuple):
+    """A session: its number, which grows, its id, how many messages it has, and when the first and last were said."""
+
+    number: int
+    session_id: str
+    messages: int
+    first_at: float | None
+    last_at: float | None
+
+
+def list_sessions(connection: SqlConnection, scope: Scope, before: int | None, limit: int) -> list[SessionRow]:
+    """Return sessions of a scope, the newest first; those before a number."""
+    number = find_scope(connection, scope)
+    rows = connection.execute(
+        "SELECT session, session_id, (SELECT count(*) FROM messages WHERE messages.session = sessions.session),"
+        " (SELECT said_at FROM messages WHERE messages.session = sessions.session ORDER BY seq LIMIT 1),"
+        " (SELECT said_at FROM messages WHERE messages.session = sessions.session ORDER BY seq DESC LIMIT 1)"
+        " FROM sessions WHERE scope = ? AND session < ? ORDER BY session DESC LIMIT ?",
+        (-1 if number is None else number, 1 << 62 if before is None else before, limit),
+    )
+    return [SessionRow(*row) for row in rows]
+
+
+_FIND_ROW = {
+    Layer.MEMORIES: "SELECT row FROM memories WHERE scope = ? AND memory_id = ?",
+    Layer.MESSAGES: "SELECT seq FROM messages WHERE scope = ? AND message_id = ?",
+    Layer.BLOCKS: "SELECT block FROM blocks WHERE scope = ? AND block_id = ?",
+}
+
+
+def find_rows(connection: SqlConnection, scope: int, layer: Layer, name: str) -> npt.NDArray[np.int64]:
+    """Return the row number of what has an id, (1,), or none of them, (0,)."""
+    return np.array([row for (row,) in connection.execute(_FIND_ROW[layer], (scope, name))], np.int64)
