@@ -26,6 +26,7 @@ from reme_core.cli import (
     doctor,
     evolving,
     file_memory,
+    inspector,
     jobs,
     keys,
     learning,
@@ -61,7 +62,6 @@ for _name, _command in (
     ("show", search.show),
     ("history", memories.history),
     ("diff", changes.diff),
-    ("watch", watch.watch),
     ("relations", relations.relations),
     ("evolve", evolving.evolve),
     ("export", transfer.export),
@@ -93,6 +93,9 @@ for _name, _command in (
     ("copy", copying.copy),
     ("mcp", mcp.mcp),
     ("serve", serve.serve),
+    ("inspect", inspector.inspect),
+    ("picture", inspector.picture),
+    ("watch", watch.watch),
 ):
     app.command(_name)(_command)
 app.add_typer(file_memory.files)

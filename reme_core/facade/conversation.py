@@ -158,6 +158,8 @@ class ConversationMethods:
         as_of: datetime | str | None = None,
         include_superseded: bool = False,
         include_shared: bool = False,
+        explain: bool = False,
+        why_not: str | None = None,
     ) -> RetrieveResult:
         """Find what answers a question: memories first where they do, then what was said, best first.
 
@@ -184,6 +186,9 @@ class ConversationMethods:
                 whether what they state is over, holds or lies ahead.
             include_superseded: Also memories that were replaced.
             include_shared: Also the shared scope of the space.
+            explain: Tell in `explanation` what each score is made of, what was left out and by which rule, and where
+                the time went. The answer is the same.
+            why_not: The id of a memory, a message or a block of which `explanation.why_not` tells why it is no result.
 
         Raises:
             InvalidInputError: Something can't be read, naming it.
@@ -211,6 +216,8 @@ class ConversationMethods:
             include_superseded=inputs.read_flag(include_superseded, "include_superseded"),
             include_shared=inputs.read_flag(include_shared, "include_shared"),
             now=self._clock.now(),
+            explain=inputs.read_flag(explain, "explain"),
+            why_not=None if why_not is None else inputs.read_id(why_not, "why_not"),
         )
         await self._work.recover()
         scope = await self._looked_up(user_id, shared=shared)

@@ -6,22 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from reme_core.errors import (
-    BlockNotFoundError,
-    ConfigurationError,
-    ConflictError,
-    MessageNotFoundError,
-    PartialFailureError,
-)
-from reme_core.ports import (
-    Appended,
-    AppendMessages,
-    FindMessages,
-    MessagePage,
-    PutMemory,
-    Store,
-    SummaryRequest,
-)
+from reme_core.errors import ConfigurationError, ConflictError, PartialFailureError
+from reme_core.ports import Appended, AppendMessages, FindMessages, MessagePage, PutMemory, Store, SummaryRequest
 from reme_core.remember.summarizer import DistillingSummarizer
 from reme_core.rules import Change
 from reme_core.schema import (

@@ -15,6 +15,12 @@ from reme_core.schema.evolution import Evolution as Evolution
 from reme_core.schema.evolution import MemoryGroup as MemoryGroup
 from reme_core.schema.evolution import MergedMemories as MergedMemories
 from reme_core.schema.evolution import TidiedLink as TidiedLink
+from reme_core.schema.explanations import ExplainedHit as ExplainedHit
+from reme_core.schema.explanations import Explanation as Explanation
+from reme_core.schema.explanations import LeftOut as LeftOut
+from reme_core.schema.explanations import RetrieveResult as RetrieveResult
+from reme_core.schema.explanations import WhyNot as WhyNot
+from reme_core.schema.explanations import hit_key as hit_key
 from reme_core.schema.hits import ChatReply as ChatReply
 from reme_core.schema.hits import DumpedLibrary as DumpedLibrary
 from reme_core.schema.hits import Erased as Erased
@@ -25,7 +31,6 @@ from reme_core.schema.hits import LineProblem as LineProblem
 from reme_core.schema.hits import LoadedLibrary as LoadedLibrary
 from reme_core.schema.hits import MemoryPage as MemoryPage
 from reme_core.schema.hits import RejectedFact as RejectedFact
-from reme_core.schema.hits import RetrieveResult as RetrieveResult
 from reme_core.schema.hits import SummaryResult as SummaryResult
 from reme_core.schema.hits import TransferCounts as TransferCounts
 from reme_core.schema.hits import UndoResult as UndoResult
