@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 
 from reme_core import ReMe, SummaryPreview
-from reme_core.errors import ConfigurationError, ConflictError, InvalidInputError, ModelOutputError
+from reme_core.errors import (
+    ConfigurationError,
+    ConflictError,
+    InvalidInputError,
+    ModelOutputError,
+    ModelRejectedError,
+    PartialFailureError,
+)
 from reme_core.ports import ChatRequest, ChatResult
 from reme_core.remember.summarizer import VerbatimSummarizer
 from reme_core.schema import Usage
@@ -177,6 +184,18 @@ async def test_what_failed_is_told_and_paid(tmp_path: Path) -> None:
                 await memory.preview_summary([BERLIN], **U)
             assert [(cost.purpose, cost.model_calls) for cost in await memory.costs(**U)] == [("preview", 2)]
             assert await memory.list_jobs(**U) == []
+
+
+async def test_what_other_agents_came_to_is_told_where_one_failed(tmp_path: Path) -> None:
+    def fails_for_bob(request: ChatRequest) -> None:
+        if "add_memory" in {tool.name for tool in request.tools} and '"Bob"' in request.messages[-1].text:
+            raise ModelRejectedError("not today")
+
+    async with open_memory(tmp_path, RuleModel(fails_for_bob), use_agentic_mode=True) as memory:
+        with pytest.raises(PartialFailureError, match=r"nothing was written: .*not today") as failed:
+            await memory.preview_summary([BERLIN, TEA], **U)
+        assert [text for _, text, _ in told(failed.value.done)] == ["Alice lives in Berlin"]
+        assert (await memory.stats(**U)).memories == 0
 
 
 async def test_without_a_distiller_there_is_no_preview(tmp_path: Path) -> None:
