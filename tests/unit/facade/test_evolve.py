@@ -380,3 +380,17 @@ async def test_the_schedule_makes_a_job_when_it_is_due_and_there_is_something_ne
         await memory.flush()
         clock.advance(week)
         assert not await promised()
+
+
+async def test_what_a_consolidation_wrote_makes_no_other_one_due(tmp_path: Path) -> None:
+    clock, week = FixedClock(), timedelta(days=7)
+    async with ReMe("space", tmp_path, llm=ScriptedChatModel([finds()]), embedding=None, clock=clock) as memory:
+        await tell(memory, "Ann likes tea, too", "Ann likes tea too")
+        due: list[bool] = []
+        for _ in range(3):
+            due.append(await promise_evolution(memory.store, clock, SCOPE, week))
+            await memory.flush()
+            clock.advance(week)
+        assert (due, len(await current(memory))) == ([False, True, False], 1)
+        await tell(memory, "Ann rows")
+        assert await promise_evolution(memory.store, clock, SCOPE, week)
