@@ -300,12 +300,29 @@ async def test_a_class_that_is_no_schema_of_the_memory_is_refused(memory: ReMe) 
 
 async def test_an_instance_that_json_does_not_bring_back_is_refused(tmp_path: Path) -> None:
     class Lossy(BaseModel):
-        value: float
+        value: float | None = None
 
     async with ReMe("space", tmp_path, llm=None, embedding=None, schemas=[Lossy]) as memory:
-        with pytest.raises(InvalidInputError, match="Lossy"):
-            await memory.put_record(Lossy(value=float("nan")), **U)
+        for value in (float("nan"), float("inf")):
+            with pytest.raises(InvalidInputError, match="Lossy"):
+                await memory.put_record(Lossy(value=value), **U)
         assert await memory.records(Lossy, **U) == []
+
+
+async def test_an_error_in_a_validator_of_the_class_is_told_and_nothing_is_written(tmp_path: Path) -> None:
+    class Phone(BaseModel):
+        number: str = ""
+
+        @field_validator("number", mode="before")
+        @classmethod
+        def _stripped(cls, value: Any) -> str:
+            return str(value.strip())
+
+    async with ReMe("space", tmp_path, llm=None, embedding=None, schemas=[Phone]) as memory:
+        await memory.put_record(Phone(number="1"), **U)
+        with pytest.raises(InvalidInputError, match="AttributeError in a validator of its own"):
+            await memory.patch_record(Phone, {"number": 2}, **U)
+        assert [record.value.number for record in await memory.records(Phone, **U)] == ["1"]
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.lists(st.text(max_size=3), max_size=2)
