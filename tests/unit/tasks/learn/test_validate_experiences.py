@@ -174,6 +174,7 @@ async def test_the_prompt_shows_what_each_rests_on_as_data() -> None:
             "scores": [0.25],
             "when_to_use": forged,
             "content": forged,
+            "trust": "tool",
             "evidence": [{"by": "tool", "text": forged}],
         }
     ]
