@@ -27,6 +27,9 @@ T = TypeVar("T", bound=BaseModel)
 MAX_SCHEMAS, MAX_SCHEMA_CHARS, MAX_INSTRUCTIONS_CHARS, MAX_NAME_CHARS = 20, 6000, 1000, 80
 """All schemas are sent with every extraction; 6,000 characters are some 1,500 tokens, and a class of 60 fields."""
 
+SINGLE_ID = "record:"
+"""Begins the id of the one instance of a schema."""
+
 _MAX_CONTENT_CHARS = 1 << 16
 MAX_SOURCES = 100
 """Of a record that each talk changes, there would be no end of them."""
@@ -72,7 +75,7 @@ class MemorySchema:
     @property
     def single_id(self) -> str | None:
         """The id of its one instance; None where there may be many."""
-        return None if self.many else f"record:{self.name}"
+        return None if self.many else f"{SINGLE_ID}{self.name}"
 
     @cached_property
     def _json_schema(self) -> dict[str, JsonValue]:

@@ -212,6 +212,12 @@ async def test_an_id_of_something_else_is_no_record_of_the_class(memory: ReMe) -
             await memory.patch_record(Purchase, {"item": "x"}, **U, record_id=record_id)
 
 
+async def test_no_memory_takes_the_id_of_the_one_instance(memory: ReMe) -> None:
+    with pytest.raises(InvalidInputError, match=r"memories\[0\].memory_id: 'record:Profile' is that of a record"):
+        await memory.add_memories([{"memory_id": "record:Profile", "content": "taken"}], **U)
+    assert (await memory.put_record(ANN, **U)).value == ANN
+
+
 # Finding
 
 
