@@ -73,7 +73,6 @@ class BlockWrite:
             puts=puts, deletes=deletes, reason=self.reason, run_id=self.run_id, actor=self.actor, at=self.at
         )
 
-
     def signed(self, memory: Memory, before: Memory) -> Memory:
         """Return the memory of a block as one that this writer has changed; its text is of whom changed that last."""
         changes: dict[str, object] = {"updated_at": self.at, "author": self.actor}
