@@ -161,7 +161,7 @@ def _put_one(
         normal = _salted(normal, put.memory.memory_id)
     elif twin is not None:
         if found is not None or put.on_duplicate == "raise":
-            raise repetition(put.memory.memory_id, twin[1].memory_id)
+            raise repetition(put.memory, twin[1].memory_id)
         settled = beside(twin[1], put.memory, at=batch.at)
         if settled is None:
             return twin[1], []

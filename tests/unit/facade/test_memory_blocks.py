@@ -309,6 +309,6 @@ async def test_blocks_come_along_in_an_export_and_replace_none_that_are_there(me
     shown = [(block.label, block.text, block.limit_tokens) for block in await memory.memory_blocks(user_id="bob")]
     assert shown == [("empty", "", 500), ("human", "Alice's", 70)]
     await memory.set_memory_block("human", "Carol's", user_id="carol")
-    with pytest.raises(ConflictError):
+    with pytest.raises(ConflictError, match="there is a memory block 'human' already"):
         await memory.import_(tmp_path / "alice.jsonl", user_id="carol")
     assert (await memory.get_memory_block("human", user_id="carol")).text == "Carol's"
