@@ -11,7 +11,6 @@ from reme_core.schema import Message, Scope, TrustClass
 from reme_core.schema.checks import check_metadata
 from reme_core.schema.trust import TRUST
 
-
 _EARLIER = 50
 """Messages of a session among which calls are looked for; a result follows right behind its call."""
 
