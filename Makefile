@@ -19,7 +19,7 @@ torture test-postgres files-minute served: export PYTEST_DEBUG_TEMPROOT ?= $(or 
 # The suite and the benchmarks start hundreds of processes, which would compile the package anew each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 bench bench-imports bench-postgres bench-mcp bench-locomo bench-beam experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope clean
+.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 bench bench-imports bench-postgres bench-mcp bench-locomo bench-beam experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope browser clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
@@ -30,6 +30,7 @@ help:
 	@echo "make test-postgres  the contracts, kills, sixteen processes and 10,000 cases of isolation on PostgreSQL"
 	@echo "make served        5,000 requests of two users over HTTP without a leak, and generated ones to each call"
 	@echo "make test-upstream LangGraph's own suites with our classes beside its own (tests/upstream/explained.md)"
+	@echo "make browser       each page of the inspector in chromium, for a user of 200,000 messages too (apt and npm bring it)"
 	@echo "make bench         every measured bar as one table, also written to bench.json"
 	@echo "make bench-mcp     eight windows of agents on one file, each asked something every 250 ms for a minute"
 	@echo "make bench-imports CPU of imports and first calls beside that of the libraries below, in one run"
@@ -113,6 +114,17 @@ files-minute: .venv/done
 served: .venv/done
 	REME_TENANCY_CASES=5000 REME_API_CASES=100 .venv/bin/python -m pytest -o timeout=3600 tests/integration/test_served_tenancy.py tests/unit/serve/http/test_openapi.py
 
+# The inspector in Debian's chromium, which apt brings where it may, with the rules of axe-core, which npm brings.
+.venv-browser/done: pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python $(PIP) install --editable '.[serve,test]' playwright
+	npm install --silent --prefix $(@D) axe-core || echo "no npm: the rules of access are skipped"
+	touch $@
+
+browser: .venv-browser/done
+	command -v chromium || apt-get install -y chromium fonts-noto-cjk || echo "no chromium: everything is skipped"
+	REME_BROWSER_MESSAGES=200000 .venv-browser/bin/python -m pytest -m browser -rs tests/browser
+
 # LangGraph's tests, and the drivers that their fixtures import; the databases themselves are not used.
 .venv-upstream/done: pyproject.toml
 	$(PYTHON) -m venv $(@D)
@@ -145,4 +157,4 @@ experiments: .venv/done
 	.venv/bin/python tests/benchmarks/experiments.py "$(CONVERSATION)" $(if $(MODEL),--model "$(MODEL)") $(OPTIONS)
 
 clean:
-	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .venv-upstream .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .conformance build dist *.egg-info bench.json bench-locomo.json bench-beam.json bench-mcp.json
+	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .venv-upstream .venv-browser .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .conformance build dist *.egg-info bench.json bench-locomo.json bench-beam.json bench-mcp.json

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from reme_core.schema import Erased as Erased
     from reme_core.schema import Event as Event
     from reme_core.schema import Evolution as Evolution
+    from reme_core.schema import FactPreview as FactPreview
     from reme_core.schema import Feedback as Feedback
     from reme_core.schema import Forgotten as Forgotten
     from reme_core.schema import Hit as Hit
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from reme_core.schema import Scope as Scope
     from reme_core.schema import Source as Source
     from reme_core.schema import StoredMessage as StoredMessage
+    from reme_core.schema import SummaryPreview as SummaryPreview
     from reme_core.schema import SummaryResult as SummaryResult
     from reme_core.schema import TaskMemories as TaskMemories
     from reme_core.schema import TaskSummary as TaskSummary
@@ -137,12 +139,12 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
         "ports": "Counts ToolCallPage ToolPage",
         "schema": (
             "Block ChangedMemories ChangeKind ChatReply CleanedOffloads CompactedContext ContextUse Cost "
-            "DumpedLibrary Erased Event Evolution Feedback Forgotten Hit Job JobState LineProblem LoadedLibrary "
-            "Memory MemoryBlock MemoryChange MemoryGroup MemoryPage MemoryType MergedMemories Message Neighbours "
-            "OffloadedContext OffloadInfo OffloadKind PreparedContext RecordedToolCalls RejectedExperience "
+            "DumpedLibrary Erased Event Evolution FactPreview Feedback Forgotten Hit Job JobState LineProblem "
+            "LoadedLibrary Memory MemoryBlock MemoryChange MemoryGroup MemoryPage MemoryType MergedMemories Message "
+            "Neighbours OffloadedContext OffloadInfo OffloadKind PreparedContext RecordedToolCalls RejectedExperience "
             "RejectedFact Relation RelationPath RelationStep Reloaded ReloadResult RetrieveResult Scope Source "
-            "StoredMessage SummaryResult TaskMemories TaskSummary TidiedLink ToolCallResult ToolError ToolMemories "
-            "ToolMemory ToolStatistics ToolSummary Trajectory TransferCounts UndoResult Usage Verdict"
+            "StoredMessage SummaryPreview SummaryResult TaskMemories TaskSummary TidiedLink ToolCallResult ToolError "
+            "ToolMemories ToolMemory ToolStatistics ToolSummary Trajectory TransferCounts UndoResult Usage Verdict"
         ),
         "steps.records": "MemorySchema Record",
         "steps.slicing": "Slicing",

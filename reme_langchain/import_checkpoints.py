@@ -1,4 +1,4 @@
-"""Checkpoints of langgraph-checkpoint-postgres, moved to a saver of ours: by hand, or in a program.
+"""Checkpoints of langgraph-checkpoint-postgres, or of a saver of ours, moved to a saver of ours.
 
 python -m reme_langchain.import_checkpoints postgresql://.../old postgresql://.../new --dry-run
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -47,7 +48,7 @@ class CheckpointImport:
 
 
 def import_checkpoints(
-    source: str,
+    source: str | ReMeSaver,
     target: ReMeSaver,
     *,
     threads: Sequence[str] | None = None,
@@ -55,12 +56,13 @@ def import_checkpoints(
     dry_run: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> CheckpointImport:
-    """Copy the checkpoints, values and writes that `PostgresSaver` keeps; the source is only read.
+    """Copy checkpoints, values and writes of `PostgresSaver`, or of another saver of ours; the source is only read.
 
     A checkpoint that the target has is left alone, so doing it again changes nothing, and goes on where it was stopped.
 
     Args:
-        source: The URL of the database, as `PostgresSaver.from_conn_string` takes it.
+        source: The URL of the database, as `PostgresSaver.from_conn_string` takes it; or a saver of ours, which is to
+            `allow` those types as well: so threads move between a file and PostgreSQL.
         target: Where they go; it is to `allow` the types that are in them.
         threads: Only these; None: all.
         serde: The serialiser that the source was written with, where that is not the default one.
@@ -88,7 +90,10 @@ def import_checkpoints(
 
 
 @contextmanager
-def _opened(source: str, serde: SerializerProtocol | None) -> Iterator[PostgresSaver]:
+def _opened(source: str | ReMeSaver, serde: SerializerProtocol | None) -> Iterator[PostgresSaver | ReMeSaver]:
+    if isinstance(source, ReMeSaver):
+        yield source
+        return
     try:
         from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415  # nothing else needs it
         from psycopg import Error  # noqa: PLC0415  # as above
@@ -105,8 +110,12 @@ def _opened(source: str, serde: SerializerProtocol | None) -> Iterator[PostgresS
         raise ConfigurationError(msg) from None  # the driver's words may hold the URL
 
 
-def _keys(saver: PostgresSaver, threads: Sequence[str] | None) -> Iterator[Key]:
+def _keys(saver: PostgresSaver | ReMeSaver, threads: Sequence[str] | None) -> Iterator[Key]:
     """Yield what is there, thread by thread, parents before their children."""
+    if isinstance(saver, ReMeSaver):
+        found = saver._file.read(lambda c: c.execute(_OURS).fetchall())  # noqa: SLF001  # of this package
+        yield from (key for key in found if threads is None or key[0] in threads)
+        return
     query = (
         "SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints"
         " WHERE %s::text[] IS NULL OR thread_id = ANY(%s) ORDER BY thread_id, checkpoint_id, checkpoint_ns"
@@ -116,6 +125,11 @@ def _keys(saver: PostgresSaver, threads: Sequence[str] | None) -> Iterator[Key]:
         rows = cursor.execute(query, (asked, asked)).fetchall()
     for row in rows:
         yield row["thread_id"], row["checkpoint_ns"], row["checkpoint_id"]
+
+
+_OURS = """SELECT name, ns, checkpoint_id FROM langgraph_checkpoints
+    JOIN langgraph_threads ON langgraph_threads.id = langgraph_checkpoints.thread
+    WHERE hidden = 0 ORDER BY name, checkpoint_id, ns"""
 
 
 def _copy(found: CheckpointTuple, key: Key, target: ReMeSaver, *, dry_run: bool) -> None:
@@ -156,19 +170,26 @@ def _config(key: tuple[str, str, str | None], **more: str) -> RunnableConfig:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Import from a database into another one, or into a file; return 0 when it is done."""
     parser = argparse.ArgumentParser(prog="python -m reme_langchain.import_checkpoints", description=main.__doc__)
-    parser.add_argument("source", help="postgresql://... of langgraph-checkpoint-postgres; only read")
+    parser.add_argument("source", help="postgresql://... of langgraph-checkpoint-postgres, or a folder or file of ours")
     parser.add_argument("target", help="postgresql://..., or the path of a folder or file, of a ReMeSaver")
     parser.add_argument("--thread", action="append", help="only this thread; may be repeated")
     parser.add_argument(
         "--allow", action="append", default=[], metavar="MODULE:NAME", help="a class to be rebuilt; see ReMeSaver"
     )
+    parser.add_argument("--from-reme", action="store_true", help="the source, a database, is that of a ReMeSaver too")
     parser.add_argument("--dry-run", action="store_true", help="write nothing, and say what would be done")
     given = parser.parse_args(arguments)
     try:
         allow = [(module, name) for module, _, name in (text.partition(":") for text in given.allow)]
-        with ReMeSaver(given.target, allow=allow) as target:
-            run = partial(import_checkpoints, given.source, target, threads=given.thread, dry_run=given.dry_run)
-            done = run()
+        with ExitStack() as opened:
+            source, is_path = given.source, not given.source.startswith(("postgresql://", "postgres://"))
+            if is_path and not Path(source).exists():
+                msg = f"there is no memory at {source!r}: wanted a folder, a file, or postgresql://..."
+                raise ConfigurationError(msg)
+            if given.from_reme or is_path:
+                source = opened.enter_context(ReMeSaver(source, allow=allow))
+            target = opened.enter_context(ReMeSaver(given.target, allow=allow))
+            done = import_checkpoints(source, target, threads=given.thread, dry_run=given.dry_run)
     except (ReMeError, TypeError) as exc:
         sys.stderr.write(f"{exc}\n")
         return 1

@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         library = (exc.name or "").partition(".")[0]
         if library not in {"typer", "rich"}:
             raise
-        extra = "serve" if arguments[:1] in (["mcp"], ["serve"]) else "cli"  # which brings the other
+        extra = "serve" if arguments[:1] in (["mcp"], ["serve"], ["inspect"]) else "cli"  # which brings the other
         error = MissingExtraError(library=library, extra=extra, wanted_for="the command line 'reme'")
         sys.stderr.write(describe_error(error, as_json="--json" in arguments) + "\n")
         return exit_code(error)

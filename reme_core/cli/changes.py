@@ -38,8 +38,8 @@ async def diff(
         now = memory.clock.now()
         found = await memory.changes(
             **whose,
-            since=_moment(since, now, "--since"),
-            until=None if until is None else _moment(until, now, "--until"),
+            since=moment(since, now, "--since"),
+            until=None if until is None else moment(until, now, "--until"),
             memory_type=types_of(types or ()),
             memory_target=targets or None,
             every=every,
@@ -52,7 +52,7 @@ async def diff(
         for (kind, target), items in found.by_target.items():
             output.line(f"{kind} / {target}: {counted(len(items), 'change')}", style="bold")
             for item in items:
-                _print_change(output, item)
+                print_change(output, item)
     if found.next_cursor is not None:
         # What is told from now means another time at the next page.
         ends = {"--since": found.since, "--until": found.until}
@@ -64,12 +64,15 @@ async def diff(
     return ExitCode.NOTHING_FOUND
 
 
-def _print_change(output: Output, item: MemoryChange) -> None:
+def print_change(output: Output, item: MemoryChange, *, with_sources: bool = False) -> None:
+    """Print what became of a memory, with the run to undo and, where wanted, the messages that it comes from."""
     words, first, second = told_change(item)
     text = f"- {first}\n+ {second}" if second else first
     reason = f"because: {item.reason}" if item.reason else ""
     run = f"run {item.run_id}" if item.run_id else ""
-    output.record((minute(item.at), words, f"by {item.actor}"), text, (f"id {item.memory_id}", reason, run))
+    ids = [name for source in item.sources for name in source.message_ids] if with_sources else []
+    told = f"from {' '.join(ids)}" if ids else ""
+    output.record((minute(item.at), words, f"by {item.actor}"), text, (f"id {item.memory_id}", reason, run, told))
 
 
 def read_duration(text: str, name: str) -> timedelta | None:
@@ -81,7 +84,7 @@ def read_duration(text: str, name: str) -> timedelta | None:
         raise _too_long_ago(text, name) from exc
 
 
-def _moment(text: str, now: datetime, name: str) -> datetime | str:
+def moment(text: str, now: datetime, name: str) -> datetime | str:
     """Return a time that is told from now: `7d`, `12h`, `2w`, `today`, `yesterday` (UTC); a date as it is.
 
     Raises:

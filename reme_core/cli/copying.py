@@ -87,5 +87,7 @@ def _print(output: Output, done: StoreCopy, *, verified: bool) -> None:
     if there and not verified:
         output.line(f"{counted(there, 'user')} of these {'was' if there == 1 else 'were'} there already, and equal")
     if done.left_out:
-        what = f"not copied: {listed(*done.left_out)}, tables of adapters that the target has not, or only they read"
-        output.remark(what)
+        why = "the target has no such tables, or only the adapters that made them can read them"
+        output.remark(f"left behind, in tables of adapters: {listed(*done.left_out)}: {why}")
+        if "langgraph_threads" in done.left_out:
+            output.remark("threads of LangGraph are moved by: python -m reme_langchain.import_checkpoints FROM TO")

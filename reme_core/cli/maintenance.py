@@ -204,7 +204,8 @@ async def users(where: CommonOptions, output: Output) -> int:
         kept = listed(counted(item.memories, "memory"), counted(item.messages, "message"))
         output.line(item.scope.user_id or "(shared)", kept)
     if not held:
-        output.remark(f"no users in memory space {where.space!r}: reme spaces lists those there are")
+        others = "--space names another one" if where.database_url else "reme spaces lists those there are"
+        output.remark(f"no users in memory space {where.space!r}: {others}")
     return ExitCode.DONE
 
 

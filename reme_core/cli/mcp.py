@@ -72,10 +72,16 @@ async def _serve(where: CommonOptions, scope: Scope, options: McpOptions) -> Non
     await serve_stdio(service, Principal(scope=scope), options)
 
 
-def check_serving(wanted_for: str) -> None:
-    """Refuse to serve without what it stands on (MissingExtraError; ConfigurationError: an older SDK)."""
-    if importlib.util.find_spec("mcp") is None:
-        raise MissingExtraError(library="mcp", extra="serve", wanted_for=wanted_for)
+def check_serving(wanted_for: str, *also: str) -> None:
+    """Refuse to serve without what it, and what else is named, stands on.
+
+    Raises:
+        MissingExtraError: A library is not installed.
+        ConfigurationError: An older one is.
+    """
+    for library in ("mcp", *also):
+        if importlib.util.find_spec(library) is None:
+            raise MissingExtraError(library=library, extra="serve", wanted_for=wanted_for)
     if importlib.util.find_spec("mcp_types") is None:  # comes with mcp 2
         msg = (
             f"{wanted_for} needs mcp 2.3 or newer, and an older one is installed, as AgentScope 1.x asks for: use an "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,7 +25,7 @@ from reme_core.cli.output import Output, counted, listed, minute
 from reme_core.cli.wording import one_line
 from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.facade.reme import ReMe
-from reme_core.schema import Erased, Event, Memory, SummaryResult
+from reme_core.schema import Erased, Event, Memory, SummaryPreview, SummaryResult
 
 if TYPE_CHECKING:
     from reme_core.ports import Counts
@@ -59,6 +61,9 @@ def add(
     background: Annotated[
         bool, typer.Option("--background", help="Only keep the messages; reme flush makes memories of them.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be remembered of the messages; nothing is written.")
+    ] = False,
 ) -> Coroutine[object, object, int]:
     """Add a memory, or the messages of a file; with a chat model, memories are made of these."""
     if (text is None) == (messages is None):
@@ -67,6 +72,17 @@ def add(
     if messages is not None:
         alone = {"--target": target, "--when-to-use": when_to_use, "--observed": observed, "--metadata": metadata}
         refuse("--messages", {**alone, "--since": since, "--until": until})
+        if dry_run:
+            refuse("--dry-run", {"--background": background or None, "--no-llm": no_llm or None})
+            said = read_messages(messages)
+
+            async def tell(memory: ReMe, whose: Whose) -> SummaryPreview:
+                kind = memory_type or "auto"
+                return await memory.preview_summary(
+                    said, **whose, session_id=session, memory_type=kind, end_session=end
+                )
+
+            return _preview(where, output, tell, with_embedding=not no_embedding)
         return _add_messages(
             where,
             output,
@@ -78,7 +94,10 @@ def add(
             with_embedding=not no_embedding,
             background=background,
         )
-    refuse("a memory", {"--session": session, "--end": end, "--background": background or None})
+    refuse(
+        "a memory",
+        {"--session": session, "--end": end, "--background": background or None, "--dry-run": dry_run or None},
+    )
     content = read_text("-").strip() if text == "-" else text or ""
     extra = read_object(metadata, "--metadata")
 
@@ -153,6 +172,42 @@ async def _add_messages(
         if background:
             await memory.close(finish_jobs=False)  # reme flush does them
     return ExitCode.PARTLY_DONE if result.degraded else ExitCode.DONE
+
+
+async def _preview(
+    where: CommonOptions,
+    output: Output,
+    tell: Callable[[ReMe, Whose], Awaitable[SummaryPreview]],
+    *,
+    with_embedding: bool,
+) -> ExitCode:
+    """Print what would be remembered of messages. Where there is no file yet, none is made."""
+    whose = where.whose
+    where.check_folder()
+    with TemporaryDirectory() as empty:
+        is_there = where.database_url is not None or where.file.exists()
+        place = where if is_there else replace(where, folder=empty)
+        # Not as a context, which would begin the jobs that are left.
+        memory = place.open(with_llm=True, with_embedding=with_embedding)
+        try:
+            found = await tell(memory, whose)
+        finally:
+            await memory.close(finish_jobs=False)
+    _print_preview(output, found)
+    return ExitCode.PARTLY_DONE if found.degraded else ExitCode.DONE
+
+
+def _print_preview(output: Output, found: SummaryPreview) -> None:
+    for sentence in found.degraded:
+        output.remark(sentence)
+    if output.as_json:
+        output.value(found.model_dump(mode="json"))
+        return
+    head, *rest = found.text.split("\n")
+    output.record((head,), "\n".join(rest))
+    if known := len(found.known_message_ids):
+        output.remark(f"{counted(known, 'message')} there already, of which nothing is made again")
+    output.remark(f"nothing was written; it took {counted(found.usage.model_calls, 'call')} of the chat model")
 
 
 def _print_summary(output: Output, result: SummaryResult) -> None:

@@ -62,12 +62,12 @@ class Output:
         """Print a headline, a text below it and, last, where it comes from."""
         self.line(*head, style="bold")
         for line in visible(body).split("\n"):
-            self._indented(line, "")
+            self.indented(line, "")
         parts = [one_line(part) for part in foot if part]
         together = "  ".join(parts)
         fits = not self._out.is_terminal or _INDENT + len(together) <= self._out.width
         for line in [together] if fits and parts else parts:
-            self._indented(line, "dim")
+            self.indented(line, "dim")
 
     def table(self, rows: Mapping[str, str]) -> None:
         """Print names and values."""
@@ -108,7 +108,8 @@ class Output:
     def _shows_progress(self) -> bool:
         return self._err.is_terminal and not self.as_json
 
-    def _indented(self, line: str, style: str) -> None:
+    def indented(self, line: str, style: str = "") -> None:
+        """Print a line of a record that has nothing in it that a terminal would obey."""
         if self._out.is_terminal:
             text = Text(line.expandtabs(), style=style, overflow="fold")
             self._out.print(Padding(text, (0, 0, 0, _INDENT), expand=False))

@@ -26,6 +26,7 @@ from reme_core.cli import (
     doctor,
     evolving,
     file_memory,
+    inspector,
     jobs,
     keys,
     learning,
@@ -38,6 +39,7 @@ from reme_core.cli import (
     search,
     serve,
     transfer,
+    watch,
 )
 from reme_core.cli.exits import ExitCode, describe_error, exit_code, failure_line
 from reme_core.cli.file_settings import settings_of_files
@@ -91,6 +93,9 @@ for _name, _command in (
     ("copy", copying.copy),
     ("mcp", mcp.mcp),
     ("serve", serve.serve),
+    ("inspect", inspector.inspect),
+    ("picture", inspector.picture),
+    ("watch", watch.watch),
 ):
     app.command(_name)(_command)
 app.add_typer(file_memory.files)

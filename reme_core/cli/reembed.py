@@ -54,6 +54,14 @@ async def reembed(
     if output.as_json:
         output.value(done.model_dump(mode="json"))
         return ExitCode.DONE
+    if not done.texts and done.before in {None, done.model}:
+        there = "there are no vectors yet" if done.before is None else f"all vectors are of {done.model!r} already"
+        output.line(f"nothing to do: {there}")
+        return ExitCode.DONE
+    if done.before == done.model:
+        output.line(f"{counted(done.texts, 'text')} embedded by {done.model!r} in another dimension than before")
+        output.remark("set REME_EMBEDDING_DIMENSION to the new one: what starts with the old one is refused")
+        return ExitCode.DONE
     before = "no known model" if done.before is None else repr(done.before)
     refused = f", {counted(done.refused, 'text')} refused, found by words" if done.refused else ""
     output.line(f"{counted(done.texts, 'text')} embedded by {done.model!r} in place of {before}{refused}")

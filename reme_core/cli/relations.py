@@ -19,16 +19,16 @@ async def relations(
     name: Annotated[str, typer.Argument(help='A name, or "Ann\'s sister"; `user` is whose memory it is.')],
     other: Annotated[str | None, typer.Argument(help="Another name: show the chain between the two.")] = None,
     *,
-    hops: Annotated[int | None, typer.Option("--hops", help="So many steps; 1, or 4 between two.", min=1)] = None,
+    hops: Annotated[int | None, typer.Option("--hops", help="So many steps; 1, or 4 between two.")] = None,
     as_of: Annotated[str | None, typer.Option("--as-of", help="What held at this time: 2026-11-01.")] = None,
 ) -> int:
     """Show what memories tell of somebody to others, or the chain between two. Exit code 1: nothing."""
     found: Neighbours | RelationPath
     async with where.existing() as (memory, whose):
         if other is None:
-            found = await memory.neighbours(name, **whose, hops=hops or 1, as_of=as_of)
+            found = await memory.neighbours(name, **whose, hops=1 if hops is None else hops, as_of=as_of)
         else:
-            found = await memory.path(name, other, **whose, max_hops=hops or 4, as_of=as_of)
+            found = await memory.path(name, other, **whose, max_hops=4 if hops is None else hops, as_of=as_of)
     if output.as_json:
         output.value(found.model_dump(mode="json"))
     else:

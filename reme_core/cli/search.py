@@ -63,6 +63,12 @@ async def search(
     superseded: Superseded = False,
     include_shared: Annotated[bool, typer.Option("--include-shared", help="Also the shared scope.")] = False,
     no_embedding: NoEmbedding = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="The parts of each score, what was left out and why, and the time.")
+    ] = False,
+    why_not: Annotated[
+        str | None, typer.Option("--why-not", metavar="ID", help="Why this is no result; with --explain's account.")
+    ] = None,
 ) -> int:
     """Find what answers a question, or lies in a time. Exit code 1: nothing found."""
     names = read_metadata_filter(read_object(metadata, "--metadata")) or None
@@ -85,10 +91,16 @@ async def search(
             as_of=as_of,
             include_superseded=superseded,
             include_shared=include_shared,
+            explain=explain,
+            why_not=why_not,
         )
     if output.as_json:
         output.value(found.model_dump(mode="json"))
-    for place, hit in enumerate(found.results if not output.as_json else (), start=1):
+    elif found.explanation is not None:
+        from reme_core.cli.explanations import print_explanation  # noqa: PLC0415  # other searches need none of it
+
+        print_explanation(output, found.explanation)
+    for place, hit in enumerate(found.results if not output.as_json and found.explanation is None else (), start=1):
         print_hit(output, place, hit)
     for sentence in found.degraded:
         output.remark(sentence)

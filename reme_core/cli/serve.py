@@ -25,10 +25,18 @@ from reme_core.steps.user_input import missing_model_message
 if TYPE_CHECKING:
     from reme_core.serve.access import Principal
     from reme_core.serve.guard import GuardRules
+    from reme_core.serve.inspect.door import BrowserSessions
     from reme_core.serve.service import Service
 
-_LOCAL = "127.0.0.1"
+LOCAL = "127.0.0.1"
 _PORT, _MOST_PORT = 2334, 65_535
+
+
+def check_port(port: int) -> None:
+    """Refuse what is no port (InvalidInputError)."""
+    if not 0 <= port <= _MOST_PORT:
+        msg = f"--port: wanted a number from 0 to {_MOST_PORT}, found {port}"
+        raise InvalidInputError(msg)
 
 
 def _take_settings(context: typer.Context, path: str | None) -> str | None:
@@ -54,6 +62,7 @@ class ServicePlan:
     upstream: str | None
     profile: str
     read_only: bool
+    inspector_writes: bool = False
     evolve_every: timedelta | None = None
 
 
@@ -63,7 +72,7 @@ async def _serve(
     *,
     host: Annotated[
         str, typer.Option("--host", help="The address to listen on; beyond this machine keys are asked.")
-    ] = _LOCAL,
+    ] = LOCAL,
     port: Annotated[int, typer.Option("--port", help="The port; 0 takes one that is free.")] = _PORT,
     config: Annotated[
         str | None,
@@ -83,14 +92,15 @@ async def _serve(
         str, typer.Option("--profile", help="Which tools of MCP: default, or chatgpt (search and fetch).")
     ] = "default",
     read_only: Annotated[bool, typer.Option("--read-only", help="Nobody may write.")] = False,
+    inspector_writes: Annotated[
+        bool, typer.Option("--inspector-writes", help="The pages under /inspect may change what is kept.")
+    ] = False,
     evolve_every: Annotated[
         str | None, typer.Option("--evolve-every", help="Consolidate each user's memories so often: 7d, 12h, 2w.")
     ] = None,
 ) -> int:
     """Serve the memory by HTTP until Ctrl-C: whoever has a key, and on this machine as --user without one."""
-    if not 0 <= port <= _MOST_PORT:
-        msg = f"--port: wanted a number from 0 to {_MOST_PORT}, found {port}"
-        raise InvalidInputError(msg)
+    check_port(port)
     plan = ServicePlan(
         host=host,
         port=port,
@@ -99,6 +109,7 @@ async def _serve(
         upstream=upstream,
         profile=profile,
         read_only=read_only,
+        inspector_writes=inspector_writes,
         evolve_every=None if evolve_every is None else _period(evolve_every),
     )
     check_serving("reme serve")
@@ -122,6 +133,7 @@ async def run_service(where: CommonOptions, output: Output, plan: ServicePlan) -
     from reme_core.serve import doors, process  # noqa: PLC0415  # the other commands need none of it
     from reme_core.serve.chat.upstream import Upstream  # noqa: PLC0415  # as above
     from reme_core.serve.guard import is_loopback  # noqa: PLC0415  # as above
+    from reme_core.serve.inspect.door import BrowserSessions  # noqa: PLC0415  # as above
     from reme_core.serve.mcp.options import read_served_profile  # noqa: PLC0415  # as above
     from reme_core.serve.service import make_service  # noqa: PLC0415  # as above
 
@@ -131,15 +143,31 @@ async def run_service(where: CommonOptions, output: Output, plan: ServicePlan) -
     model = None if plan.upstream is None else Upstream(plan.upstream, os.environ.get("REME_UPSTREAM_API_KEY") or None)
     if plan.evolve_every is not None and service.memories.home.llm is None:
         raise ConfigurationError(missing_model_message("--evolve-every"))
-    served = doors.make_served(service, rules, model, profile=profile, evolve_every=plan.evolve_every)
+    browsers = BrowserSessions()
+    served = doors.make_served(
+        service,
+        rules,
+        model,
+        profile=profile,
+        evolve_every=plan.evolve_every,
+        browsers=browsers,
+        inspector_writes=plan.inspector_writes,
+    )
     async with process.opened(served) as app:
         await _check_callers(service, rules, is_local=is_local)
         listening = process.listen(plan.host, plan.port)
         who = f"as user {where.user!r} of space {where.space!r}, or " if rules.anonymous is not None else ""
         output.line(f"reme serves {listening.address}, {who}by key; Ctrl-C ends it")
+        if rules.anonymous is not None:
+            output.line(invitation(browsers, rules.anonymous, listening.address))
         sys.stdout.flush()
         with process.logging_to_stderr():
             await process.serve(app, listening)
+
+
+def invitation(browsers: BrowserSessions, principal: Principal, address: str) -> str:
+    """Return the line with the address that signs a browser in, once."""
+    return f"inspector, once within ten minutes: {address}/inspect/open?token={browsers.invite(principal)}"
 
 
 def _rules(where: CommonOptions, plan: ServicePlan, *, is_local: bool) -> GuardRules:

@@ -14,6 +14,8 @@ OPTION_NAMES = {
     "memory_type": "--type",
     "memory_target": "--target",
     "limit": "--limit",
+    "hops": "--hops",
+    "max_hops": "--hops",
     "cursor": "--cursor",
     "token_budget": "--tokens",
     "freq_threshold": "--freq",

@@ -117,6 +117,7 @@ class ReMeClient:
         return SyncReMe(cast("ReMe", self))  # it calls methods by their names
 
     summary = _served(ReMe.summary)
+    preview_summary = _served(ReMe.preview_summary)
     retrieve = _served(ReMe.retrieve)
     add_memory = _served(ReMe.add_memory)
     add_memories = _served(ReMe.add_memories)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from reme_core.errors import ConfigurationError
 from reme_core.facade.parts import MemoryParts
-from reme_core.schema import ChatReply, RetrieveResult, SummaryResult, new_id, parse_messages
+from reme_core.schema import ChatReply, RetrieveResult, SummaryPreview, SummaryResult, new_id, parse_messages
 from reme_core.steps import user_input as inputs
 from reme_core.steps.user_input import missing_model_message
 from reme_core.telemetry import traced
+
+if TYPE_CHECKING:
+    from reme_core.ports import SummaryRequest
 
 
 class ConversationMethods:
@@ -64,31 +69,72 @@ class ConversationMethods:
             PartialFailureError: The messages are on disk, what follows failed and is tried again later; `done` is the
                 result so far.
         """
-        from reme_core.ports import SummaryRequest
-
-        scope, now = self._scope(user_id, shared=shared), self._clock.now()
-        parsed = parse_messages(messages, now=lambda: now)
-        inputs.check_not_future(parsed, now)
-        kind = inputs.read_summary_type(memory_type)
-        ends = session_id is None if end_session is None else inputs.read_flag(end_session, "end_session")
-        session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
-        if not parsed and session_id is None:
-            return SummaryResult(session_id=session)
-        request = SummaryRequest(
-            session_id=session,
-            messages=parsed,
-            memory_type=kind,
-            ends_session=ends,
+        scope = self._scope(user_id, shared=shared)
+        zone = self._timezone if timezone is None else timezone
+        request = replace(
+            _request(messages, self._clock.now(), session_id, memory_type, end_session, instructions, zone),
             background=inputs.read_flag(background, "background"),
-            instructions=inputs.read_instructions(instructions),
-            timezone=self._timezone if timezone is None else inputs.read_timezone(timezone),
             on_conflict=inputs.read_on_conflict(on_conflict),
         )
+        if not request.messages and session_id is None:
+            return SummaryResult(session_id=request.session_id)
         result = await self._summarizer.summarize(scope, request)
         await self._work.recover()  # later than the append: what was said is on disk first
         if request.background or result.degraded:
             self._work.start(scope)
         return result
+
+    async def preview_summary(
+        self: MemoryParts,
+        messages: Sequence[object],
+        *,
+        user_id: str | None = None,
+        shared: bool = False,
+        session_id: str | None = None,
+        memory_type: str = "auto",
+        end_session: bool | None = None,
+        instructions: str | None = None,
+        timezone: str | None = None,
+    ) -> SummaryPreview:
+        """Tell what `summary` would remember of messages, with the stored memories that facts were compared with.
+
+        The model is asked what `summary` asks it, and nothing is written: no message, job, memory or event, nor is work
+        begun that was left. What the model took is paid, and `costs` tells it under `preview`.
+
+        Args:
+            messages: As for `summary`.
+            user_id: Whose they would be.
+            shared: The shared scope of the space, in place of a user.
+            session_id: As for `summary`.
+            memory_type: As for `summary`.
+            end_session: As for `summary`.
+            instructions: As for `summary`.
+            timezone: As for `summary`.
+
+        Raises:
+            ConfigurationError: There is no chat model, or the summarizer in use is somebody else's own.
+            InvalidInputError: A message that can't be read, naming it, or instructions that are not followed.
+            ConflictError: A message id that is taken by another message.
+            ModelError: The model failed.
+            PartialFailureError: Agents of some targets failed; `done` is what the others came to.
+        """
+        from reme_core.remember.preview import preview
+        from reme_core.remember.summarizer import DistillingSummarizer
+        from reme_core.steps.distillation import UsageCounter
+        from reme_core.steps.web_results import mark_web
+
+        scope = self._scope(user_id, shared=shared)
+        zone = self._timezone if timezone is None else timezone
+        request = _request(messages, self._clock.now(), session_id, memory_type, end_session, instructions, zone)
+        if not isinstance(self._summarizer, DistillingSummarizer):
+            own = "this summarizer has no preview: SimpleSummarizer() and AgenticSummarizer() do"
+            raise ConfigurationError(missing_model_message("a preview") if self._summarizer is self._record else own)
+        meter = UsageCounter()
+        try:
+            marked = replace(request, messages=mark_web(request.messages, self._runtime.web_tools))
+            return await preview(self._summarizer, scope, marked, meter)
+        finally:
+            await self._costs.add(scope, "preview", meter.usage)
 
     @traced("search_memory")
     async def retrieve(
@@ -112,6 +158,8 @@ class ConversationMethods:
         as_of: datetime | str | None = None,
         include_superseded: bool = False,
         include_shared: bool = False,
+        explain: bool = False,
+        why_not: str | None = None,
     ) -> RetrieveResult:
         """Find what answers a question: memories first where they do, then what was said, best first.
 
@@ -138,6 +186,9 @@ class ConversationMethods:
                 whether what they state is over, holds or lies ahead.
             include_superseded: Also memories that were replaced.
             include_shared: Also the shared scope of the space.
+            explain: Tell in `explanation` what each score is made of, what was left out and by which rule, and where
+                the time went. The answer is the same.
+            why_not: The id of a memory, a message or a block of which `explanation.why_not` tells why it is no result.
 
         Raises:
             InvalidInputError: Something can't be read, naming it.
@@ -165,6 +216,8 @@ class ConversationMethods:
             include_superseded=inputs.read_flag(include_superseded, "include_superseded"),
             include_shared=inputs.read_flag(include_shared, "include_shared"),
             now=self._clock.now(),
+            explain=inputs.read_flag(explain, "explain"),
+            why_not=None if why_not is None else inputs.read_id(why_not, "why_not"),
         )
         await self._work.recover()
         scope = await self._looked_up(user_id, shared=shared)
@@ -219,3 +272,27 @@ class ConversationMethods:
         reply = await chat.turn(scope, inputs.read_query(message, "message"), session, on_text)
         await self._costs.add(scope, "chat", reply.usage)
         return reply
+
+
+def _request(
+    messages: Sequence[object],
+    now: datetime,
+    session_id: str | None,
+    memory_type: str,
+    end_session: object,
+    instructions: str | None,
+    timezone: str,
+) -> SummaryRequest:
+    """Read the arguments of a summary (InvalidInputError: naming what can't be read)."""
+    from reme_core.ports import SummaryRequest
+
+    parsed = parse_messages(messages, now=lambda: now)
+    inputs.check_not_future(parsed, now)
+    return SummaryRequest(
+        session_id=new_id() if session_id is None else inputs.read_id(session_id, "session_id"),
+        messages=parsed,
+        memory_type=inputs.read_summary_type(memory_type),
+        ends_session=session_id is None if end_session is None else inputs.read_flag(end_session, "end_session"),
+        instructions=inputs.read_instructions(instructions),
+        timezone=inputs.read_timezone(timezone),
+    )

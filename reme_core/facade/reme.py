@@ -308,9 +308,9 @@ class ReMe(
         Raises:
             ConfigurationError: It needs a chat model, and there is none; or it is no summarizer at all.
         """
-        from reme_core.facade.strategies import BindsDistiller, GuidesDistiller
+        from reme_core.facade.strategies import BindsDistiller, GuidesDistiller, summary_worker
         from reme_core.ports import Summarizer
-        from reme_core.remember.summarizer import SUMMARY, DistillingSummarizer, SummaryWorker
+        from reme_core.remember.summarizer import SUMMARY, DistillingSummarizer
 
         check_kind(summarizer, (BindsDistiller, Summarizer), "summarizer: wanted a Summarizer or settings of one")
         if not isinstance(summarizer, BindsDistiller):
@@ -318,14 +318,15 @@ class ReMe(
             self._runner.set_worker(SUMMARY, None)
             return
         guidance = summarizer.guidance if isinstance(summarizer, GuidesDistiller) else None
-        worker = SummaryWorker(
-            store=self._ports.store,
-            distiller=summarizer.bind_distiller(self._runtime),
-            is_guided=guidance is not None,
-        )
-        self._runner.set_worker(SUMMARY, worker)
+        worker_over = partial(summary_worker, summarizer, self._runtime)
+        self._runner.set_worker(SUMMARY, worker_over(self._ports.store))
         self._summarizer = DistillingSummarizer(
-            record=self._record, runner=self._runner, clock=self._clock, start=self._work.start, guidance=guidance
+            record=self._record,
+            runner=self._runner,
+            clock=self._clock,
+            start=self._work.start,
+            guidance=guidance,
+            worker_over=worker_over,
         )
 
     def set_retriever(self, retriever: Retriever | BindsRetriever, *, system_prompt: str | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -27,6 +27,7 @@ from reme_core.text import Language
 if TYPE_CHECKING:
     from reme_core.agents import AgentOptions, Limits
     from reme_core.recall.simple_retriever import SimpleRetriever
+    from reme_core.remember.summarizer import SummaryWorker
     from reme_core.steps.distillation import Distiller
     from reme_core.steps.records import MemorySchema
 
@@ -89,6 +90,14 @@ class BindsRetriever(Protocol):
     def bind_retriever(self, ports: RuntimePorts) -> Retriever:
         """Return the retriever over these ports (ConfigurationError: no chat model)."""
         ...
+
+
+def summary_worker(settings: BindsDistiller, ports: RuntimePorts, store: Store) -> SummaryWorker:
+    """Return what does the jobs of summaries over a store (ConfigurationError: no chat model)."""
+    from reme_core.remember.summarizer import SummaryWorker
+
+    distiller = settings.bind_distiller(replace(ports, store=store))
+    return SummaryWorker(store=store, distiller=distiller, is_guided=isinstance(settings, GuidesDistiller))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

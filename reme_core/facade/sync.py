@@ -156,6 +156,7 @@ class SyncReMe:
     set_retriever = _passed_on(ReMe.set_retriever)
     tool_context = _passed_on(ReMe.tool_context)
     summary = _waiting(ReMe.summary)
+    preview_summary = _waiting(ReMe.preview_summary)
     retrieve = _waiting(ReMe.retrieve)
     chat = _waiting(ReMe.chat)
     add_memory = _waiting(ReMe.add_memory)

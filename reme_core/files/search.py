@@ -21,7 +21,7 @@ from reme_core.ports import (
     Store,
     Vector,
 )
-from reme_core.recall.simple_retriever import share_of_memory
+from reme_core.recall.shares import share_of_memory
 from reme_core.retrieval import message_text
 from reme_core.retrieval.embedding import try_question
 from reme_core.schema import MemoryType

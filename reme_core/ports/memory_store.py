@@ -170,6 +170,8 @@ class MemorySearch:
         on_degraded: Is told, in a short sentence, what was not searched, where an answer in time can't be of everything
             (an index that is still being loaded). None: the search takes the time it needs.
         embedded_by: The model that made the vector, where that is known.
+        explain: Whether the parts of each score are asked for; a store that keeps no account of them gives none.
+        only: Answer with what has this id alone, if it is found, and with its place among all that are.
     """
 
     text: str = ""
@@ -179,6 +181,8 @@ class MemorySearch:
     min_score: float | None = None
     on_degraded: Callable[[str], None] | None = None
     embedded_by: str | None = None
+    explain: bool = False
+    only: str | None = None
 
     def __post_init__(self) -> None:
         """Take the beginning of a pasted text; see `bounded_query`."""
@@ -189,6 +193,7 @@ class MemorySearch:
 class ScoredMemory:
     """A memory found, its score (at most 1.0, higher is better), and its cosine with the query where both have one.
 
+    `parts` add up to the score, and `place` is that among all, from 1, where the search asks for them.
     `told` are terms of the query that relations of other memories tell of it: of "Lea works at the bakery" that Lea is
     a sister.
     """
@@ -196,6 +201,8 @@ class ScoredMemory:
     memory: Memory
     score: float
     similarity: float | None = None
+    parts: Mapping[str, float] | None = None
+    place: int | None = None
     told: frozenset[str] = frozenset()
 
 

@@ -68,6 +68,8 @@ class RetrieveRequest:
         include_superseded: Also memories that were replaced; it takes nothing away.
         include_shared: Look into the shared scope of the space as well.
         now: The time of asking, for "yesterday" in the question.
+        explain: Tell how the answer came about, in `RetrieveResult.explanation`.
+        why_not: An id of which that is to tell why it is no result.
     """
 
     query: str
@@ -86,6 +88,8 @@ class RetrieveRequest:
     include_superseded: bool = False
     include_shared: bool = False
     now: datetime
+    explain: bool = False
+    why_not: str | None = None
 
     def __post_init__(self) -> None:
         """Take the beginning of a pasted text; see `bounded_query`."""

@@ -175,6 +175,8 @@ class MessageSearch:
             none, the most telling first, people before tools; no word is compared, `vector` and `lifts` count nothing.
         on_degraded: As in `MemorySearch`.
         embedded_by: As in `MemorySearch`.
+        explain: As in `MemorySearch`.
+        only: As in `MemorySearch`.
     """
 
     text: str
@@ -189,6 +191,8 @@ class MessageSearch:
     by_time: bool = False
     on_degraded: Callable[[str], None] | None = None
     embedded_by: str | None = None
+    explain: bool = False
+    only: str | None = None
 
     def __post_init__(self) -> None:
         """Take the beginning of a pasted text; see `bounded_query`."""
@@ -205,20 +209,26 @@ class ScoredMessage:
         passage: Of a long text, where in its `full_text` the passage stands that says most: the number of its first
             character, and that behind its last. None: the text is short.
         similarity: The cosine with the query; None where either has no vector.
+        parts: Add up to the score, where the search asks for them.
+        place: Among all, from 1, where the search asks for it.
     """
 
     stored: StoredMessage
     score: float
     passage: tuple[int, int] | None = None
     similarity: float | None = None
+    parts: Mapping[str, float] | None = None
+    place: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredBlock:
-    """A block found by its summary, and its score: at most 1.0, higher is better."""
+    """A block found by its summary, and its score: at most 1.0, higher is better; the rest as in `ScoredMessage`."""
 
     block: Block
     score: float
+    parts: Mapping[str, float] | None = None
+    place: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

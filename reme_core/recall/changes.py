@@ -68,6 +68,19 @@ async def list_changes(store: Store, scope: Scope, request: ChangesRequest) -> C
     )
 
 
+async def told_events(store: Store, scope: Scope, events: Sequence[Event]) -> list[MemoryChange]:
+    """Tell events of a scope, which are in order, each as a change for itself; those of memories that were erased not.
+
+    What replaced a memory is told as it was after the last of them.
+    """
+    if not events:
+        return []
+    types = tuple(MemoryType)
+    request = ChangesRequest(since=None, until=None, types=types, targets=None, every=True, limit=1, cursor=None)
+    log = _Log(store, scope, events[-1].sequence + 1, request)
+    return [change for _, change in await log.changes(events)]
+
+
 async def list_known(
     store: Store, scope: Scope, wanted: MemoryFilter, *, at: datetime, limit: int, cursor: str | None
 ) -> MemoryPage:

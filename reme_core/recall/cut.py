@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeAlias
 
 from reme_core.ports import Store, TokenCounter
 from reme_core.retrieval import Candidate, fill_budget
 from reme_core.retrieval.hits import passage_of, text_of
-from reme_core.schema import Hit, Scope, TrustClass, least_trusted
+from reme_core.schema import Hit, LeftOut, Scope, TrustClass, least_trusted
 from reme_core.steps.message_lines import find_messages_by_id
 from reme_core.text import query_terms
 
@@ -20,8 +21,17 @@ _SHARE_OF_MEMORIES = 0.5
 _SOURCE_OF_TAKEN = 0.8
 
 
+Told: TypeAlias = Callable[[Hit, LeftOut], None]
+"""Is told what a cut leaves out, and why; of what it is told twice, the last counts, or that it is a result."""
+
+
 def cut_hits(
-    hits: Sequence[Hit], counter: TokenCounter, *, limit: int | None, token_budget: int | None
+    hits: Sequence[Hit],
+    counter: TokenCounter,
+    *,
+    limit: int | None,
+    token_budget: int | None,
+    tell: Told = lambda *_: None,
 ) -> tuple[Hit, ...]:
     """Take hits from the top, without repetition: as many as asked for, or as fit a budget of tokens.
 
@@ -32,7 +42,7 @@ def cut_hits(
     best one first.
     """
     if token_budget is None:
-        return tuple(hits[place] for place in _top(hits, limit or DEFAULT_LIMIT))
+        return tuple(hits[place] for place in _top(hits, limit or DEFAULT_LIMIT, tell))
     shown = [passage_of(hit) for hit in hits]
     memories = [place for place, hit in enumerate(hits) if hit.layer == "memory"]
     said = [place for place, hit in enumerate(hits) if hit.layer != "memory"]
@@ -40,21 +50,30 @@ def cut_hits(
     share = int(token_budget * _SHARE_OF_MEMORIES)
     for turn, tokens in ((memories, share), (said, token_budget), (memories, token_budget)):
         room = tokens - sum(candidate.tokens for candidate in taken)
-        taken += fill_budget(_not_told(shown, turn, taken, counter), budget_tokens=max(room, 0), beside=taken)
+        taken += fill_budget(
+            _not_told(shown, turn, taken, counter, tell),
+            budget_tokens=max(room, 0),
+            beside=taken,
+            on_left_out=lambda candidate, rule: tell(hits[candidate.item], rule),
+        )
     places = sorted(candidate.item for candidate in taken)[:limit]
     return _completed([(hits[place], shown[place]) for place in places], counter, token_budget)
 
 
 def _not_told(
-    hits: Sequence[Hit], places: Sequence[int], taken: Sequence[Candidate], counter: TokenCounter
+    hits: Sequence[Hit], places: Sequence[int], taken: Sequence[Candidate], counter: TokenCounter, tell: Told
 ) -> Iterator[Candidate]:
     """Give the hits at these places that are not taken and say something that no memory taken says."""
     above = [hits[candidate.item] for candidate in taken]
     used = {candidate.item for candidate in taken}
     sources = frozenset(name for hit in above for name in hit.message_ids)
     for place in sorted(places, key=lambda place: -_worth(hits[place], sources)):
-        if place not in used and not is_told(hits[place], above):
-            yield Candidate(item=place, text=text_of(hits[place]), tokens=counter.count(hits[place].memory))
+        if place in used:
+            continue
+        if is_told(hits[place], above):
+            tell(hits[place], LeftOut.REPETITION)
+            continue
+        yield Candidate(item=place, text=text_of(hits[place]), tokens=counter.count(hits[place].memory))
 
 
 def _worth(hit: Hit, sources: frozenset[str]) -> float:
@@ -62,15 +81,27 @@ def _worth(hit: Hit, sources: frozenset[str]) -> float:
     return hit.score * _SOURCE_OF_TAKEN if is_source else hit.score
 
 
-def _top(hits: Sequence[Hit], limit: int) -> list[int]:
+def _top(hits: Sequence[Hit], limit: int, tell: Told) -> list[int]:
     """Return the places of the first hits that say something else."""
-    memories = [(place, hit) for place, hit in enumerate(hits) if hit.layer == "memory"]
-    candidates = (
-        Candidate(item=place, text=text_of(hit), tokens=0)
-        for place, hit in enumerate(hits)
-        if not is_told(hit, [memory for above, memory in memories if above < place])
+    taken = fill_budget(
+        _untold(hits, tell),
+        budget_tokens=None,
+        limit=limit,
+        on_left_out=lambda candidate, rule: tell(hits[candidate.item], rule),
     )
-    return [candidate.item for candidate in fill_budget(candidates, budget_tokens=None, limit=limit)]
+    return [candidate.item for candidate in taken]
+
+
+def _untold(hits: Sequence[Hit], tell: Told) -> Iterator[Candidate]:
+    """Give the hits of which no memory above says all."""
+    above: list[Hit] = []
+    for place, hit in enumerate(hits):
+        if is_told(hit, above):
+            tell(hit, LeftOut.REPETITION)
+        else:
+            yield Candidate(item=place, text=text_of(hit), tokens=0)
+        if hit.layer == "memory":
+            above.append(hit)
 
 
 def _completed(taken: Sequence[tuple[Hit, Hit]], counter: TokenCounter, token_budget: int) -> tuple[Hit, ...]:
@@ -84,9 +115,14 @@ def _completed(taken: Sequence[tuple[Hit, Hit]], counter: TokenCounter, token_bu
     return tuple(results)
 
 
-def scoring(hits: tuple[Hit, ...], min_score: float | None) -> tuple[Hit, ...]:
+def scoring(hits: tuple[Hit, ...], min_score: float | None, tell: Told = lambda *_: None) -> tuple[Hit, ...]:
     """Return the hits that score at least so much; all where None is given."""
-    return hits if min_score is None else tuple(hit for hit in hits if hit.score >= min_score)
+    if min_score is None:
+        return hits
+    for hit in hits:
+        if hit.score < min_score:
+            tell(hit, LeftOut.MIN_SCORE)
+    return tuple(hit for hit in hits if hit.score >= min_score)
 
 
 def is_told(hit: Hit, above: Sequence[Hit]) -> bool:

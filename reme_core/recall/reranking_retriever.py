@@ -14,10 +14,12 @@ from pydantic import JsonValue
 from reme_core.errors import ModelOutputError, ReMeError
 from reme_core.ports import ChatModel, RetrieveRequest, TokenCounter
 from reme_core.recall.cut import DEFAULT_LIMIT, cut_hits
+from reme_core.recall.search_account import reordered
 from reme_core.recall.simple_retriever import BUDGET_CANDIDATES, SimpleRetriever, check_request
 from reme_core.remember.summarizer import since
 from reme_core.retrieval.hits import text_of
-from reme_core.schema import Hit, RetrieveResult, Scope, Usage, trust_field
+from reme_core.schema import Hit, LeftOut, RetrieveResult, Scope, Usage, hit_key, trust_field
+from reme_core.schema.explanations import HitKey
 from reme_core.steps.ask_json import ORDER_SCHEMA, JsonQuestion, bare_order, read_order, with_rest
 from reme_core.text import (
     Language,
@@ -139,19 +141,27 @@ class RerankedRetrieval:
         found = await self.simple.retrieve(scope, replace(request, limit=max(wanted, self.first), token_budget=None))
         # What lies in a time comes in an order of its own, and there is no question to answer.
         order = _ModelOrder() if found.by_time else await self._order(found.results[: self.first], request)
+        ordered = _in_order(found.results, order.places)
+        left_out: dict[HitKey, LeftOut] = {}
         results = await asyncio.to_thread(
             cut_hits,
-            _in_order(found.results, order.places),
+            ordered,
             self.counter,
             limit=request.limit,
             token_budget=request.token_budget,
+            tell=lambda hit, rule: left_out.update({hit_key(hit): rule}),
         )
+        explanation = found.explanation
+        if explanation is not None:
+            explanation = reordered(explanation, ordered, results, left_out, self.counter)
+            explanation = explanation.model_copy(update={"token_budget": request.token_budget})
         usage = found.usage + order.usage
         return RetrieveResult(
             results=results,
             usage=usage.model_copy(update={"milliseconds": since(begun)}),
             by_time=found.by_time,
             degraded=(*found.degraded, *order.degraded),
+            explanation=explanation,
         )
 
     async def _order(self, hits: Sequence[Hit], request: RetrieveRequest) -> _ModelOrder:

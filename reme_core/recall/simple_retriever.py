@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
 from reme_core.errors import InvalidInputError, UnsupportedFilterError
 from reme_core.ports import (
@@ -25,7 +25,10 @@ from reme_core.ports import (
     TokenCounter,
     Vector,
 )
-from reme_core.recall.cut import DEFAULT_LIMIT, cut_hits, is_told, scoring, with_trust
+from reme_core.recall.cut import DEFAULT_LIMIT, cut_hits, scoring, with_trust
+from reme_core.recall.search_account import AskedFor, SearchAccount
+from reme_core.recall.shares import in_place_of, share_and_base, share_of_memory
+from reme_core.recall.why_not import explain_search
 from reme_core.retrieval import asked_time
 from reme_core.retrieval.embedding import try_question
 from reme_core.retrieval.hits import (
@@ -50,7 +53,7 @@ from reme_core.schema import (
     TrustClass,
     Usage,
 )
-from reme_core.text import query_terms, terms
+from reme_core.text import query_terms
 
 # What a budget of tokens is filled from.
 BUDGET_CANDIDATES = 200
@@ -63,9 +66,6 @@ _OUTDATED = 30
 # A found memory adds at most this to the score of the messages it came from: as a fourth of a perfect match does
 # (retrieval.md: facts as extra keys of their messages add 1.6 to recall@10).
 _LIFT = 0.25
-# A memory leads the answer if it holds this share of the question's words, or scores this high with a vector.
-_LEADING_SHARE = 0.5
-_LEADING_SCORE = 0.6
 # So many of the memories that match best stand no lower than the messages they came from.
 _LEADERS = 3
 # Types that messages may speak of; a question for any other is one for memories alone.
@@ -97,34 +97,46 @@ class SimpleRetriever:
         layers = _layers(request)
         check_request(request)
         by_time = asks_by_time(request)
-        vector, without = await self._vector(request.query) if not by_time else (None, ())
+        account = SearchAccount(explains=request.explain or request.why_not is not None)
+        with account.step("embed"):
+            vector, without = await self._vector(request.query) if not by_time else (None, ())
         scopes = [scope]
         if request.include_shared and not scope.is_shared:
             scopes.append(Scope(memory_space=scope.memory_space, user_id=""))
         goal = request.limit or DEFAULT_LIMIT
         wanted = goal if request.token_budget is None else _candidates(request.limit)
         while True:
-            degraded = [*without]
+            account.begin(without)
             if by_time:
-                found = [await self._list(part, request, layers, wanted, degraded) for part in scopes]
+                found = [await self._list(part, request, layers, wanted, account) for part in scopes]
             else:
-                found = [await self._search(part, request, layers, vector, wanted, degraded) for part in scopes]
+                found = [await self._search(part, request, layers, vector, wanted, account) for part in scopes]
             hits = sorted((hit for part in found for hit in part), key=lambda hit: -hit.score)
             # Going to a thread and back takes longer than to cut a few.
             is_long = len(hits) > _MANY_HITS
-            results = await asyncio.to_thread(self._cut, hits, request) if is_long else self._cut(hits, request)
+            cut = partial(self._cut, hits, request, account)
+            with account.step("cut"):
+                results = await asyncio.to_thread(cut) if is_long else cut()
             # What repeats was left out: where that leaves room and there is more, look further down.
             enough = request.token_budget is not None or len(results) >= goal or wanted > _MOST_CANDIDATES
             if enough or len(hits) < wanted:
                 break
             wanted *= 4
         if request.layers is None and request.token_budget is None and not by_time and len(results) < goal:
-            index = [await self._index(part, request, layers, vector, hits, goal - len(results)) for part in scopes]
-            results = self._cut([*results, *(hit for part in index for hit in part)], request)
-        results = await with_trust(self.store, scope.memory_space, scoring(results, request.min_score), self.web_tools)
+            room = goal - len(results)
+            index = [
+                hit for part in scopes for hit in await self._index(part, request, layers, vector, hits, room, account)
+            ]
+            results = self._cut([*results, *index], request, account)
+            hits += index
+        results = scoring(results, request.min_score, account.leave_out)
+        results = await with_trust(self.store, scope.memory_space, results, self.web_tools)
+        explanation = None
+        if account.explains:
+            explanation = await explain_search(self.store, self.counter, scopes, request, hits, results, account)
         usage = Usage(embedding_calls=0 if vector is None else 1, milliseconds=(time.perf_counter() - begun) * 1000)
-        told = tuple(dict.fromkeys(degraded))
-        return RetrieveResult(results=results, by_time=by_time, usage=usage, degraded=told)
+        told = tuple(dict.fromkeys(account.degraded))
+        return RetrieveResult(results=results, by_time=by_time, usage=usage, degraded=told, explanation=explanation)
 
     async def _vector(self, query: str) -> tuple[Vector | None, tuple[str, ...]]:
         """Return the vector of a question, if there is an embedder, or what is done without."""
@@ -134,11 +146,15 @@ class SimpleRetriever:
         return (None, (found,)) if isinstance(found, str) else (found, ())
 
     async def _list(
-        self, scope: Scope, request: RetrieveRequest, layers: Sequence[Layer], wanted: int, degraded: list[str]
+        self, scope: Scope, request: RetrieveRequest, layers: Sequence[Layer], wanted: int, account: SearchAccount
     ) -> list[Hit]:
-        filter_ = _memory_search(request, None, wanted).filter
-        search = replace(_message_search(request, None, (), wanted), on_degraded=degraded.append)
-        return await list_by_time(self.store, scope, layers, filter_, search)
+        about = _memory_search(request, None, wanted)
+        search = replace(_message_search(request, None, (), wanted), on_degraded=account.degraded.append)
+        account.asked[scope] = AskedFor(layers=layers, words=frozenset(), memories=about, messages=search)
+        with account.step("list"):
+            found = await list_by_time(self.store, scope, layers, about.filter, search)
+        account.moved("in_time", found)
+        return found
 
     async def _search(
         self,
@@ -147,40 +163,57 @@ class SimpleRetriever:
         layers: Sequence[Layer],
         vector: Vector | None,
         wanted: int,
-        degraded: list[str],
+        account: SearchAccount,
     ) -> list[Hit]:
         memories: list[ScoredMemory] = []
         messages: list[ScoredMessage] = []
         blocks: list[ScoredBlock] = []
+        tell, explain = account.degraded.append, account.explains
+        about = replace(_memory_search(request, vector, wanted), on_degraded=tell, explain=explain)
         if "memory" in layers:
-            about = replace(_memory_search(request, vector, wanted), on_degraded=degraded.append)
-            memories = await self.store.search(scope, about)
-        search = replace(_message_search(request, vector, memories, wanted), on_degraded=degraded.append)
+            with account.step("memories"):
+                memories = await self.store.search(scope, about)
+        search = replace(_message_search(request, vector, memories, wanted), on_degraded=tell, explain=explain)
         if "message" in layers:
-            messages = await self.store.search_messages(scope, search)
+            with account.step("messages"):
+                messages = await self.store.search_messages(scope, search)
         if "summary" in layers:
-            blocks = await self.store.search_blocks(scope, search)
+            with account.step("summaries"):
+                blocks = await self.store.search_blocks(scope, search)
         names = {scope.user_id, *(item.memory.memory_target for item in memories)}
         names |= {item.stored.message.speaker for item in messages}
         time_asked = asked_time(request.query, request.now)
         words = query_terms(request.query) if time_asked is None else telling_terms(request.query)
         asked = frozenset(words) - {word for name in names for word in query_terms(name)}
-        distilled = [memory_hit(item, share_of_memory(item, asked, vector)) for item in memories]
-        outdated = await self._outdated(scope, request, vector, memories) if messages else frozenset()
+        account.asked[scope] = AskedFor(layers=layers, words=asked, memories=about, messages=search)
+        distilled = [self._memory_hit(item, asked, vector, account) for item in memories]
+        with account.step("outdated"):
+            outdated = await self._outdated(scope, request, vector, memories) if messages else frozenset()
         said = [
             message_hit(scope, item, max(item.score, 0.0) / (4 if item.stored.message.message_id in outdated else 2))
             for item in messages
         ]
-        passages = await self._passages(scope, search, asked, said) if "message" in layers else []
-        return [
-            *(
-                _in_place_of(hit, said, leads=place < _LEADERS)
-                for place, hit in enumerate(prefer_in_time(memories, distilled, time_asked))
-            ),
-            *said,
-            *passages,
-            *(block_hit(scope, item, max(item.score, 0.0) / 2) for item in blocks),
-        ]
+        account.found(said, messages, factor=0.5)
+        account.moved("only_replaced", said)
+        with account.step("passages"):
+            passages = await self._passages(scope, search, asked, said) if "message" in layers else []
+        account.moved("words", passages)
+        timed = prefer_in_time(memories, distilled, time_asked)
+        account.moved("time_asked", timed)
+        placed = [in_place_of(hit, said, leads=place < _LEADERS) for place, hit in enumerate(timed)]
+        account.moved("beside_its_messages", placed)
+        summed = [block_hit(scope, item, max(item.score, 0.0) / 2) for item in blocks]
+        account.found(summed, blocks, factor=0.5)
+        return [*placed, *said, *passages, *summed]
+
+    def _memory_hit(
+        self, item: ScoredMemory, asked: frozenset[str], vector: Vector | None, account: SearchAccount
+    ) -> Hit:
+        hit = memory_hit(item, share_of_memory(item, asked, vector))
+        if account.explains:
+            factor, base = share_and_base(item, asked, vector)
+            account.found([hit], [item], factor=factor, base=base)
+        return hit
 
     async def _index(
         self,
@@ -190,6 +223,7 @@ class SimpleRetriever:
         vector: Vector | None,
         found: Sequence[Hit],
         wanted: int,
+        account: SearchAccount,
     ) -> list[Hit]:
         """Return entries of the block index where too few memories and messages are found: of blocks not among these.
 
@@ -199,11 +233,15 @@ class SimpleRetriever:
             return []
         known = {name for hit in found for name in (hit.block_id, *hit.block_ids)}
         search = _message_search(request, vector, (), wanted + len(known))
-        return [
-            block_hit(scope, item, max(item.score, 0.0) / 4)
-            for item in await self.store.search_blocks(scope, replace(search, on_degraded=lambda _: None))
-            if item.block.summary_author != EXTRACTIVE and item.block.block_id not in known
+        search = replace(search, on_degraded=lambda _: None, explain=account.explains)
+        with account.step("summaries"):
+            blocks = await self.store.search_blocks(scope, search)
+        blocks = [
+            item for item in blocks if item.block.summary_author != EXTRACTIVE and item.block.block_id not in known
         ]
+        hits = [block_hit(scope, item, max(item.score, 0.0) / 4) for item in blocks]
+        account.found(hits, blocks, factor=0.25)
+        return hits
 
     async def _passages(
         self, scope: Scope, search: MessageSearch, asked: frozenset[str], said: Sequence[Hit]
@@ -239,8 +277,9 @@ class SimpleRetriever:
         replaced = [item for item in await self.store.search(scope, search) if not item.memory.is_current]
         return _said_in(replaced) - _said_in(found)
 
-    def _cut(self, hits: Sequence[Hit], request: RetrieveRequest) -> tuple[Hit, ...]:
-        return cut_hits(hits, self.counter, limit=request.limit, token_budget=request.token_budget)
+    def _cut(self, hits: Sequence[Hit], request: RetrieveRequest, account: SearchAccount) -> tuple[Hit, ...]:
+        limit, budget = request.limit, request.token_budget
+        return cut_hits(hits, self.counter, limit=limit, token_budget=budget, tell=account.leave_out)
 
 
 def _passage_hits(
@@ -253,16 +292,6 @@ def _passage_hits(
 
 def _said_in(items: Sequence[ScoredMemory]) -> frozenset[str]:
     return frozenset(name for item in items for source in item.memory.sources for name in source.message_ids)
-
-
-def _in_place_of(hit: Hit, said: Sequence[Hit], *, leads: bool) -> Hit:
-    """Put a memory where the best message stands that says nothing else: it tells the same, and since when.
-
-    One that `leads` stands beside the best of its messages, which it has lifted there: a date may be said by it alone.
-    """
-    ids = frozenset(hit.message_ids)
-    scores = [other.score for other in said if ids.intersection(other.message_ids) and (leads or is_told(other, [hit]))]
-    return hit.model_copy(update={"score": max(scores)}) if scores and max(scores) > hit.score else hit
 
 
 def check_request(request: RetrieveRequest) -> None:
@@ -366,17 +395,3 @@ def _message_search(
         now=request.now,
         lifts=lifts,
     )
-
-
-def share_of_memory(item: ScoredMemory, asked: AbstractSet[str], vector: Vector | None) -> float:
-    """Return the score of a memory beside messages: above 0.5 if it answers the question, else below.
-
-    The text part of a memory's score is relative to the best of the search, so that the best of bad matches looks
-    perfect; the share of the question's words that it holds does not. Names are no such words: every memory about a
-    person holds the person's name. `asked` are the others. What relations tell of a memory counts as if it said so.
-    """
-    share = len(asked & (item.told | frozenset(terms(item.memory.index_text)))) / len(asked) if asked else 1.0
-    score = min(max(item.score, 0.0), 1.0)
-    if share >= _LEADING_SHARE or (vector is not None and score >= _LEADING_SCORE):
-        return 0.5 + score / 2
-    return score * (share if vector is None else max(share, score)) / 2

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, Validati
 from reme_core.ports import ListMemories, MemorySearch, ResponseSchema, Store, Target, Vector
 from reme_core.remember.fact_extraction import Fact
 from reme_core.remember.written_facts import MAX_CONTENT_CHARS, listed, numbered, told_problems
-from reme_core.schema import Memory, Scope, TimePrecision, describe, last_part, shown_time, trust_field
+from reme_core.schema import FactPreview, Memory, Scope, TimePrecision, describe, last_part, shown_time, trust_field
 from reme_core.schema.checks import Text
 from reme_core.schema.tool_calls import is_guideline
 from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, WrittenAnswer, list_schema, lowered, with_problems
@@ -134,12 +134,27 @@ class FactOutcome:
         action: What is done.
         memories: What is changed; of the candidates.
         content: The text of an update, where it is not the fact's.
+        candidates: What the fact was compared with.
     """
 
     fact: Fact
     action: FactAction
     memories: tuple[Memory, ...] = ()
     content: str = ""
+    candidates: tuple[Memory, ...] = ()
+
+    @property
+    def preview(self) -> FactPreview:
+        """The outcome as it is told."""
+        return FactPreview(
+            action=self.action.value,
+            content=self.content or self.fact.content,
+            memory_type=self.fact.target.memory_type,
+            memory_target=self.fact.target.memory_target,
+            message_ids=tuple(name for source in self.fact.sources for name in source.message_ids),
+            memory_ids=tuple(memory.memory_id for memory in self.memories),
+            compared_with=self.candidates,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,7 +347,7 @@ class DecisionReader:
 
 def _outcome(case: ComparedFact, decision: Decision, numbers: Mapping[str, int]) -> FactOutcome:
     if decision.action not in CHANGING:
-        return FactOutcome(fact=case.fact, action=decision.action)
+        return FactOutcome(fact=case.fact, action=decision.action, candidates=case.candidates)
     own = {numbers[memory.memory_id]: memory for memory in case.candidates}
     named = tuple(dict.fromkeys(decision.memory))
     if not named or (decision.action == FactAction.UPDATE and len(named) > 1):
@@ -347,4 +362,5 @@ def _outcome(case: ComparedFact, decision: Decision, numbers: Mapping[str, int])
         action=decision.action,
         memories=tuple(own[number] for number in named),
         content=decision.content or "",
+        candidates=case.candidates,
     )

@@ -92,6 +92,7 @@ class _DistilState:
     problems: Sequence[str] = ()
     near: ComparedMemories = field(init=False)
     rejected: list[RejectedFact] = field(default_factory=list)
+    outcomes: Sequence[FactOutcome] = ()
     summaries: tuple[str, ...] = ()
     records: tuple[WrittenRecord, ...] = ()
     seen: dict[str, Memory] = field(default_factory=dict)
@@ -130,6 +131,7 @@ class _DistilState:
         return Distilled(
             batch=batch,
             rejected_facts=tuple(self.rejected),
+            facts=tuple(outcome.preview for outcome in self.outcomes),
             degraded=tuple(self.degraded),
             summaries=tuple(
                 BlockSummary(block_id=blocks[0].block_id, summary=text, author=AUTHOR)
@@ -193,7 +195,9 @@ async def settle_known(facts: tuple[Fact, ...], run: _DistilState) -> _SortedFac
         if same is None or is_of_another_time(same, fact):
             others.append(fact)
         elif fact.ended_at is not None and not is_guideline(same):
-            outcomes.append(FactOutcome(fact=fact, action=FactAction.UPDATE, memories=(same,)))
+            outcomes.append(FactOutcome(fact=fact, action=FactAction.UPDATE, memories=(same,), candidates=(same,)))
+        else:
+            outcomes.append(FactOutcome(fact=fact, action=FactAction.SKIP, candidates=(same,)))
     return _SortedFacts(outcomes=tuple(outcomes), facts=tuple(others))
 
 
@@ -222,13 +226,16 @@ async def reconcile(given: _SortedFacts, run: _DistilState) -> tuple[FactOutcome
     question = reconcile_question(given.cases, run.language, run.problems, zone=run.task.zone)
     decided = await ask(run.model, question)
     for place, problem in decided.problems.items():
-        run.rejected.append(rejected(given.cases[place].fact.content, f"what becomes of it was not told: {problem}"))
+        case = given.cases[place]
+        left_out = rejected(case.fact.content, f"what becomes of it was not told: {problem}")
+        run.rejected.append(left_out.model_copy(update={"compared_with": case.candidates}))
     return (*given.outcomes, *(outcome for outcome in decided.outcomes if outcome is not None))
 
 
 @stage
 async def resolve(outcomes: tuple[FactOutcome, ...], run: _DistilState) -> MemoryChanges:
     """Work out what changes."""
+    run.outcomes = outcomes
     late = dict.fromkeys(outcome.fact.target for outcome in outcomes if needs_past(outcome))
     changes = MemoryChanges(
         scope=run.scope,

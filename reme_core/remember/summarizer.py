@@ -246,6 +246,7 @@ class DistillingSummarizer:
         clock: Tells the time.
         start: Has the jobs of a scope done in the background.
         guidance: What the application wants of the memories; None: the jobs' worker follows no such wishes.
+        worker_over: Makes what does the jobs over another store, for previews; None: nobody here does any.
     """
 
     record: VerbatimSummarizer
@@ -253,15 +254,12 @@ class DistillingSummarizer:
     clock: Clock
     start: Callable[[Scope], None]
     guidance: Guidance | None = None
+    worker_over: Callable[[Store], SummaryWorker] | None = None
 
     async def summarize(self, scope: Scope, request: SummaryRequest) -> SummaryResult:
         """Keep the messages and make memories of them; see `Summarizer.summarize`."""
         begun = time.perf_counter()
-        if request.instructions and self.guidance is None:
-            raise InvalidInputError(NOT_GUIDED)
-        appended = await self.record.append(
-            scope, request, lambda messages, blocks: self._jobs(request, messages, blocks)
-        )
+        appended = await self.append(scope, request)
         result = recorded(request, appended)
         if request.background:
             self.start(scope)
@@ -279,6 +277,12 @@ class DistillingSummarizer:
         if failures:
             raise not_all_done(result, failures, kept="the messages") from failures[0]
         return result
+
+    async def append(self, scope: Scope, request: SummaryRequest) -> Appended:
+        """Put the messages, their blocks and the jobs that make memories of these on disk, in one write."""
+        if request.instructions and self.guidance is None:
+            raise InvalidInputError(NOT_GUIDED)
+        return await self.record.append(scope, request, lambda messages, blocks: self._jobs(request, messages, blocks))
 
     def _jobs(self, request: SummaryRequest, messages: Sequence[Message], blocks: Sequence[Block]) -> list[Job]:
         sizes = {message.message_id: min(len(message.full_text), SHOWN_CHARS) for message in messages}

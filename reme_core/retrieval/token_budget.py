@@ -1,9 +1,10 @@
 """Cut a ranking to a budget of tokens, without repetition."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from reme_core.schema import LeftOut
 from reme_core.text.segment import normalise_content, query_terms
 
 # Words that stand between blanks: counting them in a text without blanks would take an anagram for a repetition.
@@ -27,6 +28,7 @@ def fill_budget(
     budget_tokens: int | None,
     limit: int | None = None,
     beside: Sequence[Candidate] = (),
+    on_left_out: Callable[[Candidate, LeftOut], None] = lambda *_: None,
 ) -> list[Candidate]:
     """Take candidates from the top of a ranking while they fit a budget.
 
@@ -34,7 +36,7 @@ def fill_budget(
     the same words in another order, or a text wholly contained in it. One that does not fit is passed over too, and
     shorter ones after it may be taken. What repeats a candidate of `beside`, taken elsewhere and from no part of this
     budget, is passed over as well.
-    Candidates are read one by one, only as far as needed.
+    Candidates are read one by one, only as far as needed; `on_left_out` is told which are passed over, and why.
 
     Returns:
         What was taken, in the order of the ranking; its tokens never add up to more than `budget_tokens`.
@@ -53,10 +55,12 @@ def fill_budget(
             break
         _check_bound("tokens of a candidate", candidate.tokens)
         if room is not None and candidate.tokens > room:
+            on_left_out(candidate, LeftOut.BUDGET)
             continue
         form = normalise_content(candidate.text)
         bag = _bag(form)
         if _repeats(form, forms) or (len(bag) >= _CONTAINED_TERMS and bag in bags):
+            on_left_out(candidate, LeftOut.REPETITION)
             continue
         taken.append(candidate)
         forms.append(form)

@@ -15,6 +15,12 @@ from reme_core.schema.evolution import Evolution as Evolution
 from reme_core.schema.evolution import MemoryGroup as MemoryGroup
 from reme_core.schema.evolution import MergedMemories as MergedMemories
 from reme_core.schema.evolution import TidiedLink as TidiedLink
+from reme_core.schema.explanations import ExplainedHit as ExplainedHit
+from reme_core.schema.explanations import Explanation as Explanation
+from reme_core.schema.explanations import LeftOut as LeftOut
+from reme_core.schema.explanations import RetrieveResult as RetrieveResult
+from reme_core.schema.explanations import WhyNot as WhyNot
+from reme_core.schema.explanations import hit_key as hit_key
 from reme_core.schema.hits import ChatReply as ChatReply
 from reme_core.schema.hits import DumpedLibrary as DumpedLibrary
 from reme_core.schema.hits import Erased as Erased
@@ -25,7 +31,6 @@ from reme_core.schema.hits import LineProblem as LineProblem
 from reme_core.schema.hits import LoadedLibrary as LoadedLibrary
 from reme_core.schema.hits import MemoryPage as MemoryPage
 from reme_core.schema.hits import RejectedFact as RejectedFact
-from reme_core.schema.hits import RetrieveResult as RetrieveResult
 from reme_core.schema.hits import SummaryResult as SummaryResult
 from reme_core.schema.hits import TransferCounts as TransferCounts
 from reme_core.schema.hits import UndoResult as UndoResult
@@ -73,6 +78,8 @@ from reme_core.schema.offloads import PreparedContext as PreparedContext
 from reme_core.schema.offloads import Reloaded as Reloaded
 from reme_core.schema.offloads import ReloadResult as ReloadResult
 from reme_core.schema.offloads import new_reference as new_reference
+from reme_core.schema.previews import FactPreview as FactPreview
+from reme_core.schema.previews import SummaryPreview as SummaryPreview
 from reme_core.schema.relation_chains import Neighbours as Neighbours
 from reme_core.schema.relation_chains import RelationPath as RelationPath
 from reme_core.schema.relation_chains import RelationStep as RelationStep

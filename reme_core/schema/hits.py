@@ -193,42 +193,18 @@ class Hit(MappingModel):
         return f"{self.score:.2f} {self.layer:<7} {found_line(self, max_chars=200).removeprefix('- ')}"
 
 
-class RetrieveResult(MappingModel):
-    """The answer of `retrieve`, best first.
-
-    Attributes:
-        results: What was found.
-        answer: The text of an agentic retriever; None for the simple one.
-        by_time: Whether the question was about a time alone: what lies there is listed, no word was compared.
-        usage: What it cost.
-        degraded: What could not do all, one short sentence each; empty where everything could.
-    """
-
-    results: tuple[Hit, ...] = ()
-    answer: str | None = None
-    by_time: bool = False
-    usage: Usage = Usage()
-    degraded: tuple[str, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """The results ready for a prompt: dated, with who said them, quoted as data; "" where nothing was found.
-
-        Days, speakers and the two lines around it come on top of a `token_budget`: some 10 tokens a result.
-        """
-        return found_text(self.results)
-
-
 class RejectedFact(MappingModel):
     """Something that a model wrote as a fact and that could not be used.
 
     Attributes:
         content: What it says, or all of it where that can't be told; cut to some 300 characters.
         reason: What is wrong with it.
+        compared_with: The stored memories that it was compared with, where it came to that.
     """
 
     content: str
     reason: str
+    compared_with: tuple[Memory, ...] = ()
 
 
 class SummaryResult(MappingModel):

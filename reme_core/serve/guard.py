@@ -40,6 +40,8 @@ _ONCE = ("authorization", "x-reme-key", "x-reme-user", "origin")
 _SHOWN_PATH = 200
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """What anybody may ask: whether the service lives, and which calls it has."""
+_BROWSERS = "/inspect"
+"""Where browsers call, which send no key: the pages under it know who is signed in, by a cookie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +119,8 @@ class Guard:
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length) > self.rules.max_body_bytes:
             raise _too_large(self.rules.max_body_bytes)
-        if scope["path"] not in OPEN_PATHS:
+        is_open = scope["path"] in OPEN_PATHS or f"{scope['path']}/".startswith(f"{_BROWSERS}/")
+        if not is_open:
             scope.setdefault("state", {})["principal"] = await self._principal(headers)
 
     def _check_origin(self, headers: Headers) -> None:

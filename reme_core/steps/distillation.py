@@ -14,6 +14,7 @@ from reme_core.ports import BlockSummary, EventQuery, Store, Target, WriteBatch
 from reme_core.schema import (
     Block,
     Event,
+    FactPreview,
     Job,
     MemoryType,
     Message,
@@ -165,6 +166,7 @@ class Distilled:
         failures: Targets that failed, and why; the batch holds what the others came to.
         rejected: Experiences that were left out, and why.
         rejected_facts: Facts likewise.
+        facts: What becomes of each fact, where facts were taken.
         summaries: What the index is to say of the blocks.
         degraded: What failed and was done without, one short sentence each.
     """
@@ -173,6 +175,7 @@ class Distilled:
     failures: tuple[tuple[Target, ReMeError], ...] = ()
     rejected: tuple[RejectedExperience, ...] = ()
     rejected_facts: tuple[RejectedFact, ...] = ()
+    facts: tuple[FactPreview, ...] = ()
     summaries: tuple[BlockSummary, ...] = ()
     degraded: tuple[str, ...] = ()
 

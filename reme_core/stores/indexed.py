@@ -122,6 +122,8 @@ class IndexedStore(WrappedStore):
         wanted = check_filter(search.filter)
         if self._rests:
             return await self._search_without(scope, search)
+        if search.only is not None:  # the index ranks the best alone
+            return await self._store.search(scope, search)
         if scope in self._followed():
             return await self._store.search(scope, search)
         try:

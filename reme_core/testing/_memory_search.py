@@ -18,6 +18,7 @@ from reme_core.schema import Memory, MemoryType
 from reme_core.testing._memory_writes import add
 from reme_core.testing.store_values import (
     ALICE,
+    BOB,
     DIMENSION,
     at,
     axis,
@@ -88,6 +89,16 @@ class MemoryRanking:
         assert [item.memory.content for item in found] == ["same", "near", "middle", "across", "far", "opposite"]
         for item in found:
             assert item.score == pytest.approx(cosines[item.memory.content], abs=1e-5)
+
+    async def test_one_alone_is_told_with_its_place_and_the_parts_of_its_score(self, store: Store) -> None:
+        cosines = {"far": 0.25, "near": 0.75, "middle": 0.5}
+        puts = [PutMemory(memory=memory(name), vector=leaning(cosine)) for name, cosine in cosines.items()]
+        stored = {item.content: item.memory_id for item in await add(store, *puts)}
+        search = MemorySearch(vector=axis(0), limit=1, only=stored["middle"], explain=True)
+        [found] = await store.search(ALICE, search)
+        assert (found.memory.content, found.place) == ("middle", 2)
+        assert found.parts is None or sum(found.parts.values()) == pytest.approx(found.score)
+        assert await store.search(BOB, search) == []
 
     async def test_the_first_of_many_are_those_of_an_exact_search(self, store: Store) -> None:
         vectors = {f"fact {seed}": random_unit(seed) for seed in range(120)}

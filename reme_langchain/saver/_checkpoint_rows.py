@@ -137,7 +137,7 @@ def put_row(connection: SqlConnection, known: KnownDigests, row: PutRow, codec: 
     for channel, entry in entries.items():
         if entry is not None and stays(entry):
             known.entries.note((thread, row.place.ns, channel, row.versions[channel]), entry)
-    _put_checkpoint(connection, thread, row, ormsgpack.packb(entries))
+    _put_checkpoint(connection, known, thread, row, ormsgpack.packb(entries))
     return frozenset()
 
 
@@ -178,18 +178,24 @@ def _store_value(blobs: Blobs, what: str, value: EncodedValue, codec: ValueCodec
     return value.whole if value.row is None else ("", blobs.keep(what, value.row, codec, slot))
 
 
-def _put_checkpoint(connection: SqlConnection, thread: int, row: PutRow, entries: bytes) -> None:
+def _put_checkpoint(connection: SqlConnection, known: KnownDigests, thread: int, row: PutRow, entries: bytes) -> None:
+    columns = (row.place.checkpoint_id, row.run, *row.body, row.metadata, entries)
     where = (thread, row.place.ns, row.checkpoint_id)
-    columns = (*where, row.place.checkpoint_id, row.run, *row.body, row.metadata, entries)
-    if connection.execute(_INSERT, columns).rowcount == 0:
-        connection.execute(_REPLACE, (*columns[3:], *where))
+    newest = known.newest.get(where[:2]) or ""
+    # One that is newer than the newest replaces none, so that nobody has to wait for whether it does.
+    replaces = not "" < newest < row.checkpoint_id and connection.execute(_THERE, where).fetchone() is not None
+    key = "thread, ns, checkpoint_id" if connection.dialect.is_file else "thread, ns, checkpoint_id, memory_space"
+    connection.execute(f"{_PUT} ON CONFLICT ({key}) DO UPDATE SET {_REPLACED}", (*where, *columns))
+    known.newest.note(where[:2], max(newest, row.checkpoint_id))
+    if replaces:
         sweep(connection, thread)  # what only the replaced one held
 
 
-_INSERT = """INSERT INTO langgraph_checkpoints (thread, ns, checkpoint_id, parent, run, type, body, metadata, entries)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
-_REPLACE = """UPDATE langgraph_checkpoints SET parent = ?, run = ?, hidden = 0, type = ?, body = ?, metadata = ?,
-    entries = ? WHERE thread = ? AND ns = ? AND checkpoint_id = ?"""
+_THERE = "SELECT 1 FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND checkpoint_id = ?"
+_PUT = """INSERT INTO langgraph_checkpoints (thread, ns, checkpoint_id, parent, run, type, body, metadata, entries)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_REPLACED = """parent = excluded.parent, run = excluded.run, hidden = 0, type = excluded.type, body = excluded.body,
+    metadata = excluded.metadata, entries = excluded.entries"""
 
 
 def put_writes(

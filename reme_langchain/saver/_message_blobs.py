@@ -106,6 +106,7 @@ class KnownDigests:
         threads: The numbers of threads, by name, and by name and the user whose they are.
         entries: Values as the checkpoints that keep them hold them.
         last: What slots held last.
+        newest: The ids of the newest checkpoints put, by thread and namespace.
     """
 
     def __init__(self, key: bytes, *, most_bytes: int | None = None) -> None:
@@ -115,7 +116,8 @@ class KnownDigests:
         self.threads = Noted[tuple[str, Scope | None], int](_MOST_KNOWN)
         self.entries = Noted[ValueKey, Entry](_MOST_KNOWN)
         self.last = Noted[tuple[int, Slot], LastMessages](most_bytes or _MOST_BYTES, lambda last: last.size)
-        self._all = (self.ids, self.threads, self.entries, self.last)
+        self.newest = Noted[tuple[int, str], str](_MOST_KNOWN)
+        self._all = (self.ids, self.threads, self.entries, self.last, self.newest)
         self._stamp: object = None
 
     def begin(self, stamp: object, *, last_was_kept: bool) -> bool:

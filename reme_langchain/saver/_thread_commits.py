@@ -62,13 +62,18 @@ class _KnownThread:
         self._name = name
         self._digests = KnownDigests(key, most_bytes=_MOST_BYTES)
         self._was_kept = False
+        self._row: tuple[int, int] | None = None
 
     def begin(self, connection: SqlConnection) -> KnownDigests:
         """Hold the thread, if there is one, and forget what is not certain any more.
 
         The work may be run again: what the first try has noted is then not certain.
         """
-        row = connection.execute(_HOLD, (self._name,)).fetchone()
+        row = self._row
+        if row is not None and self._was_kept:
+            connection.execute(_HOLD_AS_IT_WAS, (self._name, *row))
+        else:
+            row = self._row = connection.execute(_HOLD, (self._name,)).fetchone()
         # Without a row nothing is certain: a thread that this process made may have come and gone.
         stays = self._digests.begin(row, last_was_kept=self._was_kept and row is not None)
         self._was_kept = False
@@ -83,5 +88,8 @@ class _KnownThread:
         self._was_kept = not done.cancelled() and done.exception() is None
 
 
+# One that is not as it was divides by zero, whereupon the work is run again: so nobody has to wait for the answer.
+_HOLD_AS_IT_WAS = """SELECT 1 / count(*) FROM
+    (SELECT 1 FROM langgraph_threads WHERE name = ? AND id = ? AND removals = ? FOR UPDATE) AS held"""
 _HOLD = "SELECT id, removals FROM langgraph_threads WHERE name = ? FOR UPDATE"
 _HELD = "SELECT digest, id FROM langgraph_blobs WHERE thread = ?"

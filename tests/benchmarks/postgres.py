@@ -124,9 +124,9 @@ async def measure_round_trips(url: str) -> list[Figure]:
         store = PostgresStore(url)
         asked = MemorySearch(text="nothing")
         calls: dict[str, tuple[int, Call]] = {
-            "append of one message": (4, lambda n: append(store, ALICE, 20_000 + n)),
-            "append of twenty": (4, lambda n: append(store, ALICE, 30_000 + 20 * n, 20)),
-            "put of a memory": (4, lambda n: put(store, ALICE, 40_000 + n)),
+            "append of one message": (2, lambda n: append(store, ALICE, 20_000 + n)),
+            "append of twenty": (2, lambda n: append(store, ALICE, 30_000 + 20 * n, 20)),
+            "put of a memory": (2, lambda n: put(store, ALICE, 40_000 + n)),
             "search of memories": (3, lambda _: store.search(ALICE, asked)),
         }
         counts = {name: await _trips(traced, call) for name, (_, call) in calls.items()}

@@ -91,6 +91,7 @@ def test_commands_keep_and_find_in_the_database(reme: Reme, in_env: str, tmp_pat
     assert reme("add", "Ana likes green tea").code == ExitCode.DONE
     assert "green tea" in reme("list").out
     assert reme("users", "--json").value == {"users": [{"user_id": "ana", "memories": 1, "messages": 0}]}
+    assert "--space names another one" in reme("users", "--space", "nowhere").err
     assert "green tea" not in reme("list", "--user", "bob").out
     assert "memory.db" not in reme("stats").out
     assert "file" not in reme("stats", "--json").value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
@@ -38,7 +39,9 @@ from reme_core.schema import Job, Scope, ToolCallResult, Usage
 from reme_core.steps.costs import CostBook
 from reme_core.stores import LocalStore, PostgresStore, ServerSettings, migrate_database
 from reme_core.stores.copying.copy_store import compare_stores, copy_store, copy_to_file
+from reme_core.stores.copying.places import CopyRequest, run_copy
 from reme_core.stores.copying.stores_as_rows import Chosen, StoreRows
+from reme_core.stores.sql.bookkeeping import put_once
 from reme_core.stores.sql.connection import SqlDatabase
 from reme_core.testing import FixedClock
 from reme_core.testing.store_values import ALICE, BOB, NOW, batch, memory, message, random_unit
@@ -255,3 +258,17 @@ async def test_a_role_that_owns_no_table_is_told_who_may_copy(
         await copy_store(rows_of(local), rows_of(plain), SPACE)
     assert (await plain.count(ALICE)).memories == 0
     await plain.close()
+
+
+async def test_a_copy_goes_on_with_the_plan_of_its_own_schema_alone(
+    url: str, tmp_path: Path, local: LocalStore, remote: PostgresStore
+) -> None:
+    killed = json.dumps({"highest": {"memories": 9}, "higher": {"memories": 1_000}})
+    mark = f"copying:{remote.database.path}"
+    await local.database.write(lambda c: put_once(c, mark, killed), within=None)  # of a copy from the schema `reme`
+    other = PostgresStore(url, schema="other")
+    await other.put(ALICE, batch(memory("of another schema", scope=ALICE)))
+    await other.close()
+    await run_copy(CopyRequest(source=url, target=str(tmp_path), chosen=SPACE, schema="other"))
+    numbers = await local.database.read(lambda c: c.execute("SELECT row FROM memories").fetchall(), within=ALICE)
+    assert numbers == [(1,)]

@@ -20,6 +20,7 @@ from reme_core.errors import (
     ConfigurationError,
     ConflictError,
     InvalidInputError,
+    ReMeError,
     StoreAccessError,
     StoreClosedError,
     StoreUnavailableError,
@@ -86,14 +87,13 @@ def test_escaped_texts_come_back_and_keep_their_order(text: str) -> None:
 
 
 def test_marks_in_literals_stay_and_lists_are_arrays() -> None:
-    assert (
-        translate("SELECT 'a?''b%', \"c?\", 5 % 2 WHERE x = ?").sql == "SELECT 'a?''b%%', \"c?\", 5 %% 2 WHERE x = %s"
-    )
-    assert translate("a CROSS JOIN b USING (c)").sql == "a JOIN b USING (c)"
+    kept = "SELECT 'a?''b%', \"c?\", 5 % 2 WHERE x = "
+    assert translate(f"{kept}?").sql == f"{kept}$1".encode()
+    assert translate("a CROSS JOIN b USING (c)").sql == b"a JOIN b USING (c)"
     found = translate(
         "a = ? AND b IN (SELECT value FROM json_each(?)) AND c NOT IN (SELECT json_each.value FROM json_each(?))"
     )
-    assert found.sql == "a = %s AND b = ANY(%s) AND c <> ALL(%s)"
+    assert found.sql == b"a = $1 AND b = ANY($2) AND c <> ALL($3)"
     assert found.lists == {1, 2}
 
 
@@ -289,6 +289,54 @@ async def test_a_lost_connection_is_made_anew_and_the_work_run_again(db: Postgre
     assert await db.read(names, within=ANNA) == ["try 2"]
 
 
+async def test_statements_go_together_in_their_order_once_somebody_looks_at_rows(db: PostgresDatabase) -> None:
+    def work(connection: Any) -> list[Any]:
+        add(connection, ANNA, "first")
+        before = connection.execute("SELECT count(*) FROM sessions")
+        connection.execute("UPDATE sessions SET session_id = 'renamed'")
+        connection.executemany("INSERT INTO sessions (scope, session_id) VALUES (reme_scope(), ?)", [("a",), ("b",)])
+        after = connection.execute("SELECT session_id FROM sessions ORDER BY 1")
+        return [before.fetchall(), after.fetchone(), after.fetchmany(1), list(after), after.fetchone(), after.rowcount]
+
+    found = await db.write(work, within=ANNA)
+    assert found == [[(1,)], ("a",), [("b",)], [("renamed",)], None, 3]
+
+
+async def test_what_nobody_looks_at_fails_with_the_commit(db: PostgresDatabase) -> None:
+    for broken in ("SELECT 'x'::int", "INSERT INTO sessions (scope, session_id) VALUES (0, 'x')"):
+        with pytest.raises(ReMeError):
+            await db.write(lambda c, broken=broken: (add(c, ANNA, "x"), c.execute(broken)), within=ANNA)
+    assert await db.read(names, within=ANNA) == []
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_a_scope_that_others_have_made_anew_is_known_by_its_new_number(
+    db: PostgresDatabase, opened: Callable[..., PostgresDatabase], shared_url: str, is_read: bool
+) -> None:
+    """Its number is remembered, and checked in each transaction, also where all of it goes in one message."""
+
+    def remake(connection: Any) -> None:
+        connection.execute("DELETE FROM sessions")
+        connection.execute("DELETE FROM scopes")
+        add(connection, ANNA, "new")
+
+    def look(connection: Any) -> Any:
+        return connection.known_scope(ANNA)
+
+    def rename(connection: Any) -> Any:
+        number = connection.known_scope(ANNA)
+        connection.execute("UPDATE sessions SET session_id = session_id || '!' WHERE scope = ?", (number,))
+        return number
+
+    await db.write(lambda c: add(c, ANNA, "old"), within=ANNA)
+    number = await db.read(look, within=ANNA)
+    await opened(shared_url).write(remake, within=ANNA)
+    anew = await (db.read(look, within=ANNA) if is_read else db.write(rename, within=ANNA))
+    assert None not in {number, anew}
+    assert anew != number
+    assert await db.read(names, within=ANNA) == ["new" if is_read else "new!"]
+
+
 @pytest.mark.parametrize("arrived", [True, False])
 async def test_a_commit_whose_answer_is_lost_is_neither_repeated_nor_dropped(
     db: PostgresDatabase, server: TestServer, monkeypatch: pytest.MonkeyPatch, arrived: bool
@@ -306,7 +354,7 @@ async def test_a_commit_whose_answer_is_lost_is_neither_repeated_nor_dropped(
         if arrived:
             commit(self, connection, writer, signature)
         with psycopg.connect(server.url, autocommit=True) as admin:
-            admin.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+            assert admin.execute("SELECT pg_terminate_backend(%s, 60000)", (pid,)).fetchone() == (True,)
         return commit(self, connection, writer, signature)
 
     monkeypatch.setattr(PostgresDatabase, "_commit", cut)
@@ -340,7 +388,8 @@ async def test_writers_of_items_wait_for_those_of_the_same_namespace_alone(
     holder, other = opened(shared_url), opened(shared_url, lock_timeout_s=0.2)
     held, let_go = threading.Event(), threading.Event()
 
-    def hold(_: object) -> None:
+    def hold(connection: Any) -> None:
+        connection.execute("SELECT 1").fetchone()  # the transaction begins with its first statement
         held.set()
         let_go.wait(20)
 
@@ -377,7 +426,7 @@ async def test_a_slow_statement_and_a_held_lock_are_told_as_unavailable(
         await db.read(lambda c: c.execute("SELECT pg_sleep(20)"), within=ANNA)
     holder, waiter = opened(shared_url), opened(shared_url, lock_timeout_s=0.2)
     held, let_go = threading.Event(), threading.Event()
-    holding = asyncio.ensure_future(holder.write(lambda c: (held.set(), let_go.wait(20)), within=ANNA))
+    holding = asyncio.ensure_future(holder.write(lambda c: (names(c), held.set(), let_go.wait(20)), within=ANNA))
     await asyncio.to_thread(held.wait, 20)
     with pytest.raises(StoreUnavailableError, match="lock_timeout_s"):
         await waiter.write(lambda c: None, within=ANNA)

@@ -135,6 +135,20 @@ def test_doing_it_again_changes_nothing_and_goes_on_where_it_was_stopped(source:
         assert [found for thread in ("long", "waiting") for found in told(ours, thread)] == whole
 
 
+def test_threads_move_from_a_file_to_the_server_and_back(url: str, tmp_path: Path) -> None:
+    there, back = str(tmp_path / "there.db"), str(tmp_path / "back.db")
+    with ReMeSaver(there) as saver:
+        talk(saver)
+        whole = {thread: told(saver, thread) for thread in ("long", "waiting", "odd / ünï")}
+    assert main([there, url]) == main([there, url]) == main([url, back, "--from-reme"]) == 0
+    for place in (url, back):
+        with ReMeSaver(place) as saver:
+            assert {thread: told(saver, thread) for thread in whole} == whole
+            assert app(saver).invoke({"messages": [HumanMessage("more")]}, at("long"))["count"] == 5
+    assert main([str(tmp_path / "nowhere"), url]) == 1
+    assert not (tmp_path / "nowhere").exists()
+
+
 def test_the_threads_of_a_user_are_still_the_users(source: str, url: str) -> None:
     with ReMeSaver.from_conn_string(url) as ours:
         import_checkpoints(source, ours)

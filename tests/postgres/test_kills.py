@@ -166,7 +166,8 @@ async def test_eight_processes_write_items_of_their_users_while_one_user_s_are_h
     store = PostgresStore(url)
     held, let_go = threading.Event(), threading.Event()
 
-    def hold(_: object) -> None:
+    def hold(connection: SqlConnection) -> None:
+        connection.execute("SELECT 1").fetchone()  # the transaction begins with its first statement
         held.set()
         let_go.wait(120)
 

@@ -1,4 +1,4 @@
-"""`reme serve` in a process of its own on a free port of this machine."""
+"""`reme serve` or `reme inspect` in a process of its own on a free port of this machine."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _ADDRESS = re.compile(r"http://[\w.:\[\]]+:\d+")
 class ServedProcess:
     """A running `reme serve`: its address, a client for it, and its end."""
 
-    def __init__(self, folder, *options, user="ana", environment=None):
+    def __init__(self, folder, *options, user="ana", environment=None, command="serve"):
         self.folder = folder
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("REME_", "OPENAI_"))}
         self.log = (folder / f"log {len(list(folder.glob('log *')))}").open("w+b")
         who = ["--user", user] if user else []
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "reme_core.cli", "serve", "--port", "0", *who, *options],
+            [sys.executable, "-m", "reme_core.cli", command, "--port", "0", *who, *options],
             cwd=folder,
             env={**kept, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **(environment or {})},
             stdout=subprocess.PIPE,
             stderr=self.log,
         )
         assert self.process.stdout is not None
-        line = self.process.stdout.readline().decode()
-        found = _ADDRESS.search(line)
+        self.line = self.process.stdout.readline().decode()
+        found = _ADDRESS.search(self.line)
         self.url = found[0] if found else ""
         self.client = httpx2.Client(base_url=self.url, timeout=60, trust_env=False) if found else None
 

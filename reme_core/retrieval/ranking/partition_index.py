@@ -10,6 +10,7 @@ import numpy as np
 from reme_core.retrieval.arrays import BoolArray, FloatArray, IntArray, Matrix, VectorColumn, best_rows
 from reme_core.retrieval.named_dates import calendar_days, date_fit, named_dates, relative_days, without_relative_days
 from reme_core.retrieval.query_words import Postings, QueryWords, query_words
+from reme_core.retrieval.ranking.evidence import Evidence
 from reme_core.retrieval.ranking.row_columns import RowColumns, RowPieces, Rows, ScoredRow, best_piece
 from reme_core.retrieval.ranking.score_parts import (
     PartitionShape,
@@ -66,23 +67,6 @@ class Query:
     vector: Matrix | None = None
     now: datetime | None = None
     told: tuple[ToldWords, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Evidence:
-    """What speaks for n rows, the prior of their lengths apart, and for their m pieces by themselves.
-
-    Attributes:
-        rows: (n,) sums of all parts.
-        pieces: (m,) sums of the parts that a piece has of its own: its words and its vector.
-        echoes: (n,) questions that say no more than the query does.
-        cosines: (n,) with the query, NaN where there is none.
-    """
-
-    rows: FloatArray
-    pieces: FloatArray
-    echoes: BoolArray
-    cosines: FloatArray
 
 
 class RankingIndex:
@@ -178,12 +162,15 @@ class RankingIndex:
         limit: int,
         allowed: BoolArray | None = None,
         lifts: Mapping[int, float] | None = None,
+        explain: bool = False,
+        only: IntArray | None = None,
     ) -> list[ScoredRow]:
         """Rank the rows for a query.
 
         A row for which nothing speaks (no word of it or near it, no vector, speaker, date or lift) is not found.
         `allowed` (n,), aligned with `keys`, leaves rows out of the result but not out of the statistics: the ranking is
-        that of all rows, filtered. `lifts` adds to the scores of the rows with the keys given.
+        that of all rows, filtered. `lifts` adds to the scores of the rows with the keys given. `explain` asks for the
+        parts of each score. `only` asks for the rows with these keys, as far as they are found, and for their places.
 
         Returns:
             At most `limit` rows, highest first; ties: newer first, unknown times last, then by key.
@@ -192,9 +179,9 @@ class RankingIndex:
             ValueError: `limit` is below 1, `allowed` is not aligned, or the query vector has another dimension.
         """
         self._check_asked(limit, allowed)
-        evidence = self._evidence(query)
+        evidence = self._evidence(query, explain=explain)
         if lifts:
-            self._lift(evidence.rows, lifts)
+            self._lift(evidence, lifts)
         speaks = evidence.rows != 0.0
         if query.vector is not None and len(speaks):
             speaks |= self._shape().vectors
@@ -202,13 +189,17 @@ class RankingIndex:
             speaks &= self._columns.alive
         if allowed is not None:
             speaks &= allowed
-        scores = evidence.rows + self._weights.length * self._length_prior()
+        evidence.add("length", self._weights.length * self._length_prior())
         if self._weights.wish and self._columns.wishes.any():
-            self._lift_wishes(scores, speaks, query.text)
+            self._lift_wishes(evidence, speaks, query.text)
         if evidence.echoes.any():
-            self._put_behind_answers(scores, evidence.echoes)
+            self._put_behind_answers(evidence)
         slots = np.flatnonzero(speaks)
-        return self._best(scores[slots], slots, limit, evidence.pieces, evidence.cosines)
+        if only is None:
+            return self._best(evidence, slots, limit)
+        found = self._best(evidence, slots[np.isin(self._columns.keys[slots], only)], limit)
+        scores = evidence.rows[slots]
+        return [replace(row, place=1 + int((scores > row.score).sum())) for row in found]
 
     def list_by_time(self, asked: AskedTime | None, *, limit: int, allowed: BoolArray | None = None) -> list[ScoredRow]:
         """List the rows of a time, or all where None is asked for, by `time_scores`; no word has to be shared.
@@ -221,8 +212,7 @@ class RankingIndex:
         scores = time_scores(columns.lengths, columns.questions, fit)
         lies_there = columns.alive & (scores > 0.0)
         slots = np.flatnonzero(lies_there if allowed is None else lies_there & allowed)
-        unknown = np.full(len(columns), np.nan)
-        return self._best(scores[slots], slots, limit, np.zeros(len(self._pieces)), unknown)
+        return self._best(replace(self._nothing(), rows=scores), slots, limit)
 
     def evidence(self, query: Query) -> FloatArray:
         """Add up what speaks for each slot, the prior of its length apart: (n,), aligned with `keys`.
@@ -231,25 +221,28 @@ class RankingIndex:
         """
         return self._evidence(query).rows
 
+    def _nothing(self) -> Evidence:
+        n = len(self._columns)
+        return Evidence(np.zeros(n), np.zeros(len(self._pieces)), np.zeros(n, np.bool_), np.full(n, np.nan))
+
     def holding(self, words: Collection[str], *, least: int) -> BoolArray:
         """Tell which rows, where none has passages, hold so many of some terms: (n,), aligned with `keys`."""
         rows = self._postings.find(np.unique(unpack_terms(pack_terms(words)))).rows
         return (np.bincount(rows, minlength=len(self._columns)) >= least) & self._columns.alive
 
-    def _evidence(self, query: Query) -> _Evidence:
-        n, m = len(self._columns), len(self._pieces)
-        found = _Evidence(np.zeros(n), np.zeros(m), np.zeros(n, np.bool_), np.full(n, np.nan))
-        if not n:
+    def _evidence(self, query: Query, *, explain: bool = False) -> Evidence:
+        found = replace(self._nothing(), parts={} if explain else None)
+        if not len(self._columns):
             return found
         named = named_speakers(query.text, self._columns.names) if len(self._columns.names) > 1 else []
         self._add_words(found, query_words(self._sought_words(query), [name for _, name in named]), query.told)
         if query.vector is not None and len(self._own):
             self._add_vectors(found, query.vector)
         if is_question(query.text):
-            found.rows[found.echoes] *= _ECHO
+            found.weaken(found.echoes, _ECHO)
         else:
             found.echoes[:] = False  # some words that a question happens to hold
-        self._add_date(found.rows, query)
+        self._add_date(found, query)
         self._add_speaker(found, query.text, named)
         return found
 
@@ -263,7 +256,7 @@ class RankingIndex:
             return query.text
         return without_relative_days(query.text)
 
-    def _add_words(self, found: _Evidence, words: QueryWords, told: tuple[ToldWords, ...]) -> None:
+    def _add_words(self, found: Evidence, words: QueryWords, told: tuple[ToldWords, ...]) -> None:
         columns, pieces, weights = self._columns, self._pieces, self._weights
         alive = columns.alive if pieces.all_whole else columns.alive[pieces.owner]
         matches = self._postings.find(words.hashes, alive if columns.dead else None)
@@ -282,15 +275,15 @@ class RankingIndex:
             matches = replace(matches, rows=pieces.owner[matches.rows].astype(np.int64))
         if weights.sequential:
             found.echoes[:] = columns.questions & (new_terms(matches, words, columns.lengths) < _NEW_TERMS)
-        found.rows[:] += (weights.text + OWN_SHARE * weights.text_nearby * (1.0 - shape.nearness)) * own
+        found.add("text", (weights.text + OWN_SHARE * weights.text_nearby * (1.0 - shape.nearness)) * own)
         if weights.answers:
             asked = np.append(np.where(columns.questions, own, 0.0), 0.0)
-            found.rows[:] += weights.answers * shape.brevity * asked[shape.line.before]
+            found.add("answers", weights.answers * shape.brevity * asked[shape.line.before])
         if weights.text_nearby:
             nearby = nearby_text(matches, words.weights, shape.line, shape.nearby_norm, living=len(self))
-            found.rows[:] += (weights.text_nearby * shape.nearness / (nearby.max() or 1.0)) * nearby
+            found.add("text_nearby", (weights.text_nearby * shape.nearness / (nearby.max() or 1.0)) * nearby)
 
-    def _add_vectors(self, found: _Evidence, vector: Matrix) -> None:
+    def _add_vectors(self, found: Evidence, vector: Matrix) -> None:
         weights, shape, pieces = self._weights, self._shape(), self._pieces
         vector = np.ascontiguousarray(vector, np.float32)
         cosines = self._own.products(vector, len(pieces)).astype(np.float64)
@@ -303,19 +296,19 @@ class RankingIndex:
         found.cosines[shape.vectors] = cosines[shape.vectors]
         if weights.assume_mean:
             cosines = fill_mean(cosines, shape.vectors)
-        found.rows[:] += own * cosines
+        found.add("vector", own * cosines)
         if weights.vector_nearby:
             nearby = nearby_cosines(cosines, shape.line, shape.vector_share)
-            found.rows[:] += weights.vector_nearby * shape.nearness * nearby
+            found.add("vector_nearby", weights.vector_nearby * shape.nearness * nearby)
 
-    def _add_speaker(self, found: _Evidence, text: str, named: list[tuple[int, str]]) -> None:
+    def _add_speaker(self, found: Evidence, text: str, named: list[tuple[int, str]]) -> None:
         """Lift what the person says whom a query is about: the user, where the query speaks of who asks first."""
         asks = first_person(text)
         if asks is not None and (not named or asks < named[0][0]):
             speaks = self._users() & (found.rows != 0.0) & ~found.echoes
-            found.rows[:] += self._weights.first_person * speaks
+            found.add("first_person", self._weights.first_person * speaks)
         elif (name := subject(text, named)) is not None:
-            found.rows[:] += self._weights.speaker * (self._columns.speakers == self._columns.names[name])
+            found.add("speaker", self._weights.speaker * (self._columns.speakers == self._columns.names[name]))
 
     def _users(self) -> BoolArray:
         """Tell which texts are by the user who asks: those without a name where there are any, or else all."""
@@ -323,13 +316,13 @@ class RankingIndex:
         nameless: BoolArray = by_user & (self._columns.speakers == self._columns.names.get("user", -1))
         return nameless if nameless.any() else by_user
 
-    def _add_date(self, total: FloatArray, query: Query) -> None:
+    def _add_date(self, found: Evidence, query: Query) -> None:
         if not self._weights.date:
             return
         named = named_dates(query.text)
         spans = relative_days(query.text, query.now) if query.now is not None else []
         if named or spans:
-            total += self._weights.date * date_fit(calendar_days(self._columns.times), named, spans)
+            found.add("date", self._weights.date * date_fit(calendar_days(self._columns.times), named, spans))
 
     def _length_prior(self) -> FloatArray:
         """Log of the terms of each row, up to that of a long one; where messages are long, it says little.
@@ -342,31 +335,32 @@ class RankingIndex:
             missing *= self._shape().nearness
         return longest + missing
 
-    def _lift_wishes(self, scores: FloatArray, speaks: BoolArray, text: str) -> None:
+    def _lift_wishes(self, found: Evidence, speaks: BoolArray, text: str) -> None:
         """Lift standing wishes of the user where a query speaks of who asks or is asked, and of no other person."""
         if not speaks_of_two(text) or named_speakers(text, self._columns.names):
             return
         wishes = np.flatnonzero(self._columns.wishes & speaks)
-        best = wishes[np.argsort(-scores[wishes], kind="stable")[:_WISHES]]
+        best = wishes[np.argsort(-found.rows[wishes], kind="stable")[:_WISHES]]
         asks = first_person(text) is not None
-        scores[best] += self._weights.wish + (0.0 if asks else self._weights.first_person)
+        found.add_at("wish", best, self._weights.wish + (0.0 if asks else self._weights.first_person))
 
-    def _put_behind_answers(self, scores: FloatArray, echoes: BoolArray) -> None:
+    def _put_behind_answers(self, found: Evidence) -> None:
         """Put questions that say no more than the query does behind what follows them."""
         before = self._shape().line.before
-        answers = np.flatnonzero((before >= 0) & echoes[before])
+        answers = np.flatnonzero((before >= 0) & found.echoes[before])
         for _ in range(_REPEATED):
-            scores[before[answers]] = np.minimum(scores[before[answers]], scores[answers] - _BEHIND)
+            asked = before[answers]
+            found.put("echo", asked, np.minimum(found.rows[asked], found.rows[answers] - _BEHIND))
 
     def _shape(self) -> PartitionShape:
         if self._cached is None:
             self._cached = shape_of(self._columns, self._pieces, self._own, neighbours=self._weights.sequential)
         return self._cached
 
-    def _lift(self, scores: FloatArray, lifts: Mapping[int, float]) -> None:
+    def _lift(self, found: Evidence, lifts: Mapping[int, float]) -> None:
         slots = self._columns.slots(np.fromiter(lifts, np.int64, len(lifts)))
         values = np.fromiter(lifts.values(), np.float64, len(lifts))
-        scores[slots[slots >= 0]] += values[slots >= 0]
+        found.add_at("lift", slots[slots >= 0], values[slots >= 0])
 
     def _check_asked(self, limit: int, allowed: BoolArray | None) -> None:
         if limit < 1:
@@ -376,18 +370,18 @@ class RankingIndex:
             msg = f"allowed must have {len(self._columns)} values like keys, not {len(allowed)}"
             raise ValueError(msg)
 
-    def _best(
-        self, scores: FloatArray, slots: IntArray, limit: int, pieces: FloatArray, cosines: FloatArray
-    ) -> list[ScoredRow]:
+    def _best(self, found: Evidence, slots: IntArray, limit: int) -> list[ScoredRow]:
+        scores = found.rows[slots]
         places = best_rows(scores, limit)
         slots, scores = slots[places], scores[places]
         keys, times = self._columns.keys[slots], self._columns.times[slots]
         newest = np.where(np.isnan(times), np.inf, -times)
         order = np.lexsort((keys, newest, -scores))[:limit]
-        passages = self._best_passages(slots[order], pieces)
-        near = [None if math.isnan(cosine) else cosine for cosine in cosines[slots[order]].tolist()]
-        found = zip(keys[order].tolist(), scores[order].tolist(), passages, near, strict=True)
-        return [ScoredRow(*row) for row in found]
+        slots = slots[order]
+        passages = self._best_passages(slots, found.pieces)
+        near = [None if math.isnan(cosine) else cosine for cosine in found.cosines[slots].tolist()]
+        rows = zip(keys[order].tolist(), scores[order].tolist(), passages, near, found.parts_at(slots), strict=True)
+        return [ScoredRow(*row) for row in rows]
 
     def _best_passages(self, slots: IntArray, values: FloatArray) -> list[int | None]:
         """Return for each slot which of its pieces has the highest value, None for a text of one piece."""

@@ -6,8 +6,9 @@ other, and rows follow each other as their slots do.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,26 @@ class ScoredRow:
         score: Comparable within one ranking only.
         passage: The number of the passage that says most, from 0; None for a text that has none.
         similarity: The cosine with the query; None where either has no vector.
+        parts: What the parts of the score come to, those that are zero left out; None: nobody asked.
+        place: Among all that were found, from 1; None: nobody asked.
     """
 
     key: int
     score: float
     passage: int | None = None
     similarity: float | None = None
+    parts: Mapping[str, float] | None = None
+    place: int | None = None
+
+    def scaled(self, scale: float, *, most: float = math.inf) -> ScoredRow:
+        """Return it with its score divided by a scale, and its parts; what is above the most is a part of its own."""
+        score = min(self.score / scale, most)
+        if self.parts is None:
+            return replace(self, score=score)
+        parts = {name: value / scale for name, value in self.parts.items()}
+        if self.score / scale > most:
+            parts["at_most"] = most - self.score / scale
+        return replace(self, score=score, parts=parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

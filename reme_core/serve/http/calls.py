@@ -109,6 +109,7 @@ CALLS: tuple[Call, ...] = (
     Call("GET", "/v1/blocks/{block_id}", _READ, ReMe.get_block),
     Call("POST", "/v1/retrieve", _READ, ReMe.retrieve, handlers.with_text, is_long=True),
     Call("POST", "/v1/summary", _WRITE, ReMe.summary, is_long=True),
+    Call("POST", "/v1/summary/preview", _READ, ReMe.preview_summary, handlers.with_preview_text, is_long=True),
     Call("POST", "/v1/chat", _WRITE, ReMe.chat, is_long=True),
     Call("GET", "/v1/stats", _READ, ReMe.stats),
     Call("GET", "/v1/cost", _READ, ReMe.costs),

@@ -20,10 +20,11 @@ async def export(service: Service, request: Request) -> Response:
     principal = principal_of(request)
     principal.require(Right.READ)
     lines = scope_lines(service.memories.store, principal.scope)
-    return StreamingResponse(_pieces(lines), media_type=MEDIA_TYPE)
+    return StreamingResponse(line_pieces(lines), media_type=MEDIA_TYPE)
 
 
-async def _pieces(lines: AsyncIterator[str]) -> AsyncIterator[bytes]:
+async def line_pieces(lines: AsyncIterator[str]) -> AsyncIterator[bytes]:
+    """Give lines in pieces that are worth sending."""
     waiting = bytearray()
     async for line in lines:
         waiting += line.encode() + b"\n"

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TypeVar
 
 from pydantic import computed_field
 
 from reme_core.errors import InvalidInputError
 from reme_core.facade.reme import ReMe
 from reme_core.ports import BlockPage, EventQuery, OffloadPage
-from reme_core.schema import ChangedMemories, Cost, Event, Job, RetrieveResult, StoredMessage, make_scope, shown
+from reme_core.schema import (
+    ChangedMemories,
+    Cost,
+    Event,
+    Job,
+    RetrieveResult,
+    StoredMessage,
+    SummaryPreview,
+    make_scope,
+    shown,
+)
 from reme_core.schema.mapping import MappingModel
 from reme_core.steps import user_input as inputs
 from reme_core.steps.costs import CostBook
+
+T = TypeVar("T", bound=MappingModel)
 
 _MAX_DIGITS = 18  # of a whole number of 64 bits
 
@@ -50,13 +63,7 @@ class FoundText(RetrieveResult, extra="ignore"):
 
 def with_text(found: RetrieveResult) -> FoundText:
     """Return what was found with its text."""
-    return FoundText(
-        results=found.results,
-        answer=found.answer,
-        by_time=found.by_time,
-        usage=found.usage,
-        degraded=found.degraded,
-    )
+    return _as(FoundText, found)
 
 
 class ChangesText(ChangedMemories, extra="ignore"):
@@ -71,13 +78,27 @@ class ChangesText(ChangedMemories, extra="ignore"):
 
 def with_changes_text(found: ChangedMemories) -> ChangesText:
     """Return changes with their text."""
-    return ChangesText(
-        changes=found.changes,
-        since=found.since,
-        until=found.until,
-        every=found.every,
-        next_cursor=found.next_cursor,
-    )
+    return _as(ChangesText, found)
+
+
+class PreviewText(SummaryPreview, extra="ignore"):
+    """The answer of `preview_summary`, with `text`, which people read."""
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated property
+    @property
+    def text(self) -> str:
+        """The changes, then what facts were compared with, then what would be left out; quoted as data."""
+        return super().text
+
+
+def with_preview_text(found: SummaryPreview) -> PreviewText:
+    """Return a preview with its text."""
+    return _as(PreviewText, found)
+
+
+def _as(form: type[T], found: MappingModel) -> T:
+    """Return an answer of the facade in a form that has its fields and more."""
+    return form.model_validate(found, from_attributes=True)
 
 
 async def get_message(memory: ReMe, message_id: str, *, user_id: str) -> StoredMessage:

@@ -181,8 +181,11 @@ async def copy_to_file(
 async def compare_stores(source: RowSource, target: RowSource, chosen: Chosen) -> StoreCopy:
     """Compare what is chosen in two stores; nothing is written (ConflictError: names scopes and tables)."""
     survey = await source.survey(chosen)
-    others = await target.survey(replace(chosen, spaces=survey.spaces))
-    differ = [f"{_name(scope)} is in the target alone" for scope in others.scopes if scope not in survey.scopes]
+    # A server can't be asked what spaces it has beside those of the source.
+    others = await target.survey(chosen if target.shows_spaces else replace(chosen, spaces=survey.spaces))
+    alone = [f"space {space!r}" for space in others.spaces if space not in survey.spaces]
+    alone += [_name(s) for s in others.scopes if s.memory_space in survey.spaces and s not in survey.scopes]
+    differ = [f"{name} is in the target alone" for name in alone]
     units = []
     for unit in units_of(survey, chosen):
         here, there = await source.read(unit, digests_of), await target.read(unit, digests_of)

@@ -137,6 +137,8 @@ async def _server(url: str, request: CopyRequest) -> AsyncIterator[StoreRows[Sql
 
     store = PostgresStore(url, schema=request.schema, lock_timeout_s=request.wait_s)
     try:
-        yield StoreRows(database=store.database, shown=store.database.path, shows_spaces=False)
+        # A copy goes on with the plan of one from the same place: that of a database is a schema of it.
+        where = store.database.path if request.schema == "reme" else f"{store.database.path} (schema {request.schema})"
+        yield StoreRows(database=store.database, shown=where, shows_spaces=False)
     finally:
         await store.close()

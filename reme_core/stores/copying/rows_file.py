@@ -130,6 +130,7 @@ class RowsFile:
         """Keep the path; nothing is read."""
         self.path = path
         self.shown = str(path)
+        self.shows_spaces = True
         self._found: _Found | None = None
 
     async def survey(self, chosen: Chosen) -> Survey:

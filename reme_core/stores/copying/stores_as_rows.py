@@ -72,6 +72,11 @@ class RowSource(Protocol):
         """Its place, without password."""
         ...
 
+    @property
+    def shows_spaces(self) -> bool:
+        """Whether it can tell what spaces there are; the walls of a server let each be seen by name only."""
+        ...
+
     async def survey(self, chosen: Chosen) -> Survey:
         """Look what is there of what is chosen."""
         ...
@@ -167,6 +172,11 @@ class WithoutTables:
     def shown(self) -> str:
         """The place of the source."""
         return self.source.shown
+
+    @property
+    def shows_spaces(self) -> bool:
+        """Whether the source can tell."""
+        return self.source.shows_spaces
 
     async def survey(self, chosen: Chosen) -> Survey:
         """Look what is there."""

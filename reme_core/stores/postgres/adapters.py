@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from typing import Any
 
 from psycopg import adapters
 from psycopg.abc import Buffer
-from psycopg.adapt import AdaptersMap, Loader
-from psycopg.pq import Format
+from psycopg.adapt import AdaptersMap
 from psycopg.types.numeric import Int8Dumper, NumericBinaryLoader, NumericLoader
 from psycopg.types.string import StrDumperUnknown
 
@@ -27,19 +27,16 @@ def unescape(text: str) -> str:
     return _UNESCAPED.sub(lambda found: "\x00" if found[0] == "\x01\x01" else "\x01", text)
 
 
+def unescaped(rows: list[tuple[Any, ...]], column: int) -> list[tuple[Any, ...]]:
+    """Return rows with the texts of a column as they were; a loader of its own would be called for each of them."""
+    if not any("\x01" in row[column] for row in rows if row[column]):
+        return rows
+    return [(*row[:column], row[column] and unescape(row[column]), *row[column + 1 :]) for row in rows]
+
+
 class _TextDumper(StrDumperUnknown):
     def dump(self, obj: str) -> Buffer | None:
         return (escape(obj) if "\x00" in obj or "\x01" in obj else obj).encode()
-
-
-class _TextLoader(Loader):
-    def load(self, data: Buffer) -> str:
-        text = bytes(data).decode()
-        return unescape(text) if "\x01" in text else text
-
-
-class _BinaryTextLoader(_TextLoader):
-    format = Format.BINARY
 
 
 def _number(value: Decimal) -> int | float:
@@ -61,8 +58,6 @@ def make_adapters() -> AdaptersMap:
     made = AdaptersMap(adapters)
     made.register_dumper(int, Int8Dumper)  # one type, so that a statement is planned once
     made.register_dumper(str, _TextDumper)
-    for loader in (_TextLoader, _BinaryTextLoader):
-        made.register_loader("text", loader)
     for number in (_NumberLoader, _BinaryNumberLoader):
         made.register_loader("numeric", number)
     return made

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from reme_core.stores.postgres.connection import RawConnection
 from reme_core.stores.postgres.failures import mapped_errors
 from reme_core.stores.postgres.migrate import (
     RoleFacts,
@@ -17,6 +16,7 @@ from reme_core.stores.postgres.migrate import (
     schema_state,
     unwalled,
 )
+from reme_core.stores.postgres.pipeline import RawConnection
 from reme_core.stores.postgres.pool import ConnectionPool
 from reme_core.stores.postgres.settings import ServerSettings
 

@@ -7,21 +7,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import psycopg
 
 from reme_core.schema import Scope
-from reme_core.stores.postgres.adapters import escape
+from reme_core.stores.postgres.pipeline import LazyRows, Pipeline, SqlStatement, StatementResult
 from reme_core.stores.postgres.settings import ServerSettings
-from reme_core.stores.postgres.translate import bound, translate
+from reme_core.stores.postgres.translate import array, bound, translate
 from reme_core.stores.sql.connection import ItemsWithin, SpacePart
 
 if TYPE_CHECKING:
     from reme_core.stores.sql.connection import Boundary, Dialect
 
-RawConnection = psycopg.Connection[tuple[Any, ...]]
-RawCursor = psycopg.Cursor[tuple[Any, ...]]
+_TOGETHER = 200  # statements at most: all that is sent lies in memory
 Kind = Literal["read", "write", "unsettled", "freeing"]
 
 
@@ -29,18 +28,6 @@ def lock_number(*names: str) -> int:
     """Return the number of an advisory lock, in [-2^63, 2^63): of 64 bits of a digest."""
     digest = hashlib.blake2b(repr(names).encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
-
-
-class Begun(NamedTuple):
-    """What is known of a transaction's scope from its beginning.
-
-    Attributes:
-        scope: Its number; None for one that nothing was ever stored in, and for a whole space.
-        newest: For a reader, the number of the newest change of each layer, by the number of the layer less one.
-    """
-
-    scope: int | None = None
-    newest: list[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,34 +38,32 @@ class Beginning:
     kind: Kind
     within: Boundary
 
-    def run(self, raw: RawConnection) -> Begun:
-        """Begin (`reme_begin` of the schema does it), in one message to the server."""
+    def statements(self) -> tuple[SqlStatement, SqlStatement]:
+        """Return what begins it; the second one (`reme_begin`) tells the number of the scope, if it has one."""
         mode = "REPEATABLE READ READ ONLY" if self.kind == "read" else "READ COMMITTED"
-        values = ", ".join(f"{name} => {_quoted(raw, value)}" for name, value in self._values().items())
-        text = f"BEGIN ISOLATION LEVEL {mode}; SELECT number, newest FROM {self.settings.schema}.reme_begin({values})"  # noqa: S608
-        cursor = raw.execute(text.encode(), prepare=False)  # two statements
-        cursor.nextset()
-        return Begun(*(cursor.fetchone() or ()))
+        begin = f"SELECT number FROM {self.settings.schema}.reme_begin($1, $2, $3, $4, $5, $6, $7, $8)"  # noqa: S608
+        return SqlStatement(f"BEGIN ISOLATION LEVEL {mode}".encode()), SqlStatement(begin.encode(), self._values())
 
-    def _values(self) -> dict[str, str | int | list[int] | None]:
+    def _values(self) -> tuple[str | int | None, ...]:
         limit_ms = 0 if self.kind == "freeing" else round(self.settings.statement_timeout_s * 1000)
-        values: dict[str, str | int | list[int] | None] = {
-            "path": self.settings.schema,
-            "statement_ms": str(limit_ms),
-            "lock_ms": str(round(self.settings.lock_timeout_s * 1000)),
-            "kind": self.kind,
-        }
+        lock_ms = round(self.settings.lock_timeout_s * 1000)
+        space, user, shared, own = "", None, None, None
         match self.within:
             case Scope():
-                values |= {"space": self.within.memory_space, "user_name": self.within.user_id}
+                space, user = self.within.memory_space, self.within.user_id
             case SpacePart() | ItemsWithin():
-                values |= {"space": self.within.memory_space}
+                space = self.within.memory_space
             case str():
-                values |= {"space": self.within}
-        return values if self.kind == "read" else {**values, **self._locks()}
+                space = self.within
+        if self.kind != "read":
+            shared, locks = self._locks()
+            own = array(locks)
+        return (self.settings.schema, str(limit_ms), str(lock_ms), self.kind, space, user, shared, own)
 
-    def _locks(self) -> dict[str, int | list[int]]:
-        """Scopes are written to one by one, and side by side with others; so are namespaces of items.
+    def _locks(self) -> tuple[int | None, list[int]]:
+        """Return the lock that is shared, if any, and those of its own.
+
+        Scopes are written to one by one, and side by side with others; so are namespaces of items.
 
         A part of a space has rows of its own, that neither of them writes to: erasures apart, which lock its rows.
         """
@@ -86,77 +71,84 @@ class Beginning:
         match self.within:
             case Scope():
                 space, user = self.within.memory_space, self.within.user_id
-                return {"shared_lock": lock_number(schema, space), "own_locks": [lock_number(schema, space, user)]}
+                return lock_number(schema, space), [lock_number(schema, space, user)]
             case SpacePart(space, name):
-                return {"own_locks": [lock_number(schema, space, "part", name)]}
+                return None, [lock_number(schema, space, "part", name)]
             case ItemsWithin(space, paths, scopes):
                 of_scopes = sorted(lock_number(schema, scope.memory_space, scope.user_id) for scope in set(scopes))
-                return {
-                    "shared_lock": lock_number(schema, space),
-                    "own_locks": [*of_scopes, *self.path_locks((space, path) for path in paths)],
-                }
+                return lock_number(schema, space), [*of_scopes, *self.path_locks((space, path) for path in paths)]
             case str():
-                return {"own_locks": [lock_number(schema, self.within)]}
-        return {"own_locks": [lock_number(schema)]}
+                return None, [lock_number(schema, self.within)]
+        return None, [lock_number(schema)]
 
     def path_locks(self, paths: Iterable[tuple[str, str]]) -> list[int]:
         """Return the numbers of the locks of namespaces, in the order of taking them, behind those of scopes."""
         return sorted(lock_number(self.settings.schema, space, "", path) for space, path in set(paths))
 
 
-def _quoted(raw: RawConnection, value: object) -> str:
-    """Return the literal of a number, a text, numbers as an array, or None, as the server reads it.
-
-    The driver's own way takes some 50 us for each value.
-    """
-    match value:
-        case None:
-            return "NULL"
-        case int():
-            return str(int(value))
-        case str():
-            escaped = psycopg.pq.Escaping(raw.pgconn).escape_literal(escape(value).encode())
-            return bytes(escaped).decode()
-        case list():
-            return f"'{{{','.join(str(int(part)) for part in value)}}}'"
-    msg = f"{type(value).__name__}: no value of a function"
-    raise TypeError(msg)
+class ScopeMadeAnewError(Exception):
+    """The scope of a transaction has another number than it had before, or none: others have erased it meanwhile."""
 
 
 class PgConnection:
-    """A transaction of a connection, as the shared rows use it."""
+    """A transaction of a connection, as the shared rows use it.
 
-    def __init__(self, raw: RawConnection, beginning: Beginning, begun: Begun, dialect: Dialect) -> None:
-        """Take a connection on which a transaction has begun."""
-        self._raw = raw
+    What is to be run waits until somebody looks at rows, and then goes to the server together, the beginning of the
+    transaction included.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        beginning: Beginning,
+        dialect: Dialect,
+        *,
+        scope: int | None = None,
+        begun: bool = False,
+    ) -> None:
+        """Take a connection.
+
+        Args:
+            pipeline: The connection.
+            beginning: How the transaction begins.
+            dialect: Its dialect.
+            scope: The number that its scope has had the last time.
+            begun: Whether the transaction has begun, in another way.
+        """
+        self._pipeline = pipeline
         self._beginning = beginning
-        self._begun = begun
+        self._expected = scope
+        self._has_begun = begun
+        self._scope: int | None = None
         self._names = count()
-        self._later: list[tuple[str, Sequence[object]]] = []
+        self._waiting: list[tuple[SqlStatement, LazyRows]] = []
         self.dialect = dialect
         self.is_of_scope = isinstance(beginning.within, Scope)
 
-    def execute(self, sql: str, parameters: Sequence[object] = (), /) -> RawCursor:
-        """Run a statement with `?` for its parameters; all rows that it returns are read."""
-        self.flush()
+    def execute(self, sql: str, parameters: Sequence[object] = (), /) -> LazyRows:
+        """Take a statement with `?` for its parameters, which is run once somebody looks at its rows, or at others."""
         text, lists = translate(sql)
-        return self._raw.cursor(binary=True).execute(text.encode(), bound(lists, parameters))
+        return self._take(SqlStatement(text, bound(lists, parameters)))
 
-    def executemany(self, sql: str, rows: Iterable[Sequence[object]], /) -> RawCursor:
-        """Run a statement for each row of parameters, without waiting for one to send the next."""
-        self.flush()
-        text, lists = translate(sql)
-        cursor = self._raw.cursor(binary=True)
-        cursor.executemany(text.encode(), [bound(lists, row) for row in rows])
-        return cursor
+    def executemany(self, sql: str, rows: Iterable[Sequence[object]], /) -> LazyRows:
+        """Take a statement for each row of parameters."""
+        last = LazyRows(self.flush)
+        last.answer(StatementResult([], 0, ""))
+        for row in rows:
+            last = self.execute(sql, row)
+        return last
 
     def call_later(self, function: str, values: Sequence[object]) -> None:
-        """Call a function of the schema before the next statement, or, in one message with it, before the commit.
+        """Call a function of the schema: a few statements, for whose rows nobody waits."""
+        marks = ", ".join(f"${place}" for place in range(1, len(values) + 1))
+        self._take(SqlStatement(f"SELECT {function}({marks})".encode(), values))
 
-        Nobody waits for what it returns, and nothing is acknowledged if it fails. Functions alone, as they are planned
-        once a connection: a statement that is not prepared takes three times as long below the walls.
-        """
-        self._later.append((function, values))
+    def _take(self, statement: SqlStatement) -> LazyRows:
+        if len(self._waiting) >= _TOGETHER:
+            self.flush()
+        rows = LazyRows(self.flush)
+        self._waiting.append((statement, rows))
+        return rows
 
     def lock_beside(self, space: str) -> None:
         """Go on beside the writers of another memory space, but not beside one that has the whole of it."""
@@ -168,11 +160,20 @@ class PgConnection:
             self.execute("SELECT pg_advisory_xact_lock(?)", (number,))
 
     def flush(self) -> None:
-        """Do now what was to be done later (psycopg.Error)."""
-        if self._later:
-            self._send(b"")
+        """Run now what waits, behind the beginning of the transaction if that is still to come (psycopg.Error)."""
+        waiting, self._waiting = self._waiting, []
+        beginning = () if self._has_begun else self._beginning.statements()
+        answers, failed = self._pipeline.run([*beginning, *(statement for statement, _ in waiting)])
+        if len(answers) >= len(beginning) > 0:
+            self._has_begun, self._scope = True, answers[len(beginning) - 1].rows[0][0]
+            if self._expected is not None and self._scope != self._expected:
+                raise ScopeMadeAnewError
+        for (_, rows), answer in zip(waiting, answers[len(beginning) :], strict=False):
+            rows.answer(answer)
+        if failed is not None:
+            raise failed
 
-    def commit(self, writer: str, signature: int) -> str | None:
+    def commit(self, writer: str, signature: int) -> str:
         """Do what is left, note which transaction of a writer this is, if it has changed anything, and commit it.
 
         Numbers of transactions would not do: after a crash the server gives those anew whose commit it had not written.
@@ -180,37 +181,37 @@ class PgConnection:
         Returns:
             What the server did: `COMMIT`, or `ROLLBACK`, if a statement had failed.
         """
+        if not self._has_begun and self._expected is not None:
+            self.flush()  # nothing is committed by a number that the scope has no more
         self.call_later("reme_sign", (writer, signature))
-        return self._send(b"; COMMIT")
-
-    def _send(self, end: bytes) -> str | None:
-        """Send what is left, with its values in it, in one message; return what the last statement did."""
-        later, self._later = self._later, []
-        calls = [f"SELECT {name}({', '.join(_quoted(self._raw, value) for value in values)})" for name, values in later]
-        cursor = self._raw.execute("; ".join(calls).encode() + end, prepare=False)
-        while cursor.nextset():
-            pass
-        return cursor.statusmessage
+        done = self._take(SqlStatement(b"COMMIT"))
+        self.flush()
+        return done.done
 
     def end_reading(self) -> None:
         """Have the server end the transaction, which has changed nothing; whoever takes the connection next waits."""
-        self.flush()
-        self._raw.pgconn.send_query(b"COMMIT")
-        self._raw.pgconn.flush()
+        if self._waiting or (not self._has_begun and self._expected is not None):
+            self.flush()  # what was read may rest on the number that the scope is expected to have
+        if self._has_begun:
+            self._pipeline.raw.pgconn.send_query(b"COMMIT")
+            self._pipeline.raw.pgconn.flush()
 
     @property
     def is_lost(self) -> bool:
         """Whether the server is gone, so that nobody knows what it has done last."""
-        return self._raw.info.transaction_status == psycopg.pq.TransactionStatus.UNKNOWN
+        return self._pipeline.raw.info.transaction_status == psycopg.pq.TransactionStatus.UNKNOWN
 
     def stream(self, sql: str, parameters: Sequence[object] = (), /) -> Stream:
         """Run a query whose rows stay on the server until they are fetched, and may never be."""
-        self.flush()
         text, lists = translate(sql)
-        name = f"reme_{next(self._names)}"
-        declare = f"DECLARE {name} NO SCROLL CURSOR FOR {text}"
-        self._raw.execute(declare.encode(), bound(lists, parameters), prepare=False)
-        return Stream(self._raw, name)
+        name = b"reme_%d" % next(self._names)
+        declare = b"DECLARE %b NO SCROLL CURSOR FOR %b" % (name, text)
+        self._take(SqlStatement(declare, bound(lists, parameters), may_be_prepared=False))
+        return Stream(self, name)
+
+    def of_stream(self, sql: bytes) -> LazyRows:
+        """Take a statement about a stream; not prepared, as it would be of the rows of the first of this name."""
+        return self._take(SqlStatement(sql, may_be_prepared=False))
 
     @contextmanager
     def within(self, boundary: Boundary) -> Iterator[None]:
@@ -236,20 +237,25 @@ class PgConnection:
 
     def renew(self) -> None:
         """End the snapshot and begin another one: what others have written meanwhile is seen from now on."""
-        self.flush()
-        self._raw.execute(b"COMMIT")
-        self._begun = self._beginning.run(self._raw)
+        if self._has_begun:
+            self._take(SqlStatement(b"COMMIT"))
+            self.flush()
+            self._has_begun, self._expected = False, None
 
     def known_scope(self, scope: Scope) -> int | None:
         """Return the number of the transaction's scope, if it was there when the transaction began."""
-        return self._begun.scope if scope == self._beginning.within else None
-
-    def known_change(self, scope: Scope, layer: int) -> tuple[int, int] | None:
-        """Return the number of the transaction's scope and that of a layer's newest change, if it reads that scope."""
-        number, newest = self._begun
-        if number is None or newest is None or scope != self._beginning.within:
+        if scope != self._beginning.within:
             return None
-        return number, newest[layer - 1]
+        if not self._has_begun and self._expected is not None:
+            return self._expected
+        if not self._has_begun:
+            self.flush()
+        return self._scope
+
+    @property
+    def found_scope(self) -> tuple[Boundary, int | None]:
+        """The boundary of the transaction, and the number of the scope that it is, as far as they are known."""
+        return self._beginning.within, self._scope
 
 
 class Stream:
@@ -257,11 +263,10 @@ class Stream:
 
     _ITERATED = 100
 
-    def __init__(self, raw: RawConnection, name: str) -> None:
+    def __init__(self, connection: PgConnection, name: bytes) -> None:
         """Take a cursor that was declared."""
-        self._raw = raw
+        self._connection = connection
         self._name = name
-        self._is_open = True
 
     @property
     def rowcount(self) -> int:
@@ -270,8 +275,7 @@ class Stream:
 
     def fetchmany(self, size: int = 1, /) -> list[Any]:
         """Return the next rows, fewer where there are no more."""
-        cursor = self._raw.cursor(binary=True)
-        return cursor.execute(f"FETCH FORWARD {size:d} FROM {self._name}".encode(), prepare=False).fetchall()
+        return self._connection.of_stream(b"FETCH FORWARD %d FROM %b" % (size, self._name)).fetchall()
 
     def fetchone(self) -> Any:  # noqa: ANN401  # as the driver has it
         """Return the next row, None where there is none."""
@@ -279,8 +283,7 @@ class Stream:
 
     def fetchall(self) -> list[Any]:
         """Return the rows that are left."""
-        cursor = self._raw.cursor(binary=True)
-        return cursor.execute(f"FETCH ALL FROM {self._name}".encode(), prepare=False).fetchall()
+        return self._connection.of_stream(b"FETCH ALL FROM %b" % self._name).fetchall()
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the rows that are left."""
@@ -288,7 +291,4 @@ class Stream:
             yield from some
 
     def close(self) -> None:
-        """Let the server forget it; harmless twice, and behind the transaction's end."""
-        if self._is_open and self._raw.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS:
-            self._raw.execute(f"CLOSE {self._name}".encode(), prepare=False)
-        self._is_open = False
+        """Nothing: the server forgets it at the transaction's end."""

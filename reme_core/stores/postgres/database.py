@@ -24,7 +24,7 @@ from psycopg.pq import TransactionStatus
 
 from reme_core.errors import SchemaVersionError, StoreClosedError, StoreError, StoreUnavailableError
 from reme_core.schema import new_id
-from reme_core.stores.postgres.connection import Beginning, Kind, PgConnection, RawConnection, lock_number
+from reme_core.stores.postgres.connection import Beginning, Kind, PgConnection, ScopeMadeAnewError, lock_number
 from reme_core.stores.postgres.erasure import note_file
 from reme_core.stores.postgres.failures import is_clash, is_lost, is_overtaken, mapped_errors
 from reme_core.stores.postgres.migrate import open_schema
@@ -44,6 +44,7 @@ T = TypeVar("T")
 # Two writers that meet take turns after a pause; more than so many meetings in a row are no accident. A key that is
 # still taken after a few is a clash with what is stored.
 _MEETINGS, _CLASHES = 12, 3
+_SCOPES = 10_000  # whose numbers are remembered, a megabyte or two
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.5
 
 
@@ -65,8 +66,8 @@ class _LostCommitError(Exception):
         self.result = result
 
 
-def _last_signature(raw: RawConnection, writer: str) -> int | None:
-    row = raw.execute("SELECT signature FROM last_writes WHERE writer = %s", (writer,)).fetchone()
+def _last_signature(connection: PgConnection, writer: str) -> int | None:
+    row = connection.execute("SELECT signature FROM last_writes WHERE writer = ?", (writer,)).fetchone()
     return None if row is None else int(row[0])
 
 
@@ -86,6 +87,15 @@ class _Threads:
         self.preparing = threading.Lock()
         self.is_prepared = False
         self.outdated: str | None = None
+        self.scopes: dict[Boundary, int] = {}
+
+    def keep_scope(self, connection: PgConnection) -> None:
+        """Remember the number of a scope, so that its next transaction asks with the first thing it wants."""
+        boundary, number = connection.found_scope
+        if number is not None and boundary not in self.scopes:
+            if len(self.scopes) >= _SCOPES:
+                self.scopes.clear()
+            self.scopes[boundary] = number
 
     def close(self) -> None:
         self.closing.set()
@@ -223,6 +233,9 @@ class PostgresDatabase:
                 except _LostCommitError as exc:
                     lost = exc
                     threads.pool.drop_idle()
+                except ScopeMadeAnewError:
+                    threads.scopes.pop(within, None)
+                    continue
                 except psycopg.Error as exc:
                     # A server that never was there, or refuses a role, is told at once: the URL may be wrong.
                     is_known = threads.is_prepared or exc.sqlstate is not None
@@ -244,16 +257,18 @@ class PostgresDatabase:
     ) -> T:
         """Run work in a transaction; `lost` is the commit of an earlier attempt whose outcome is not known."""
         writer = "" if beginning.kind == "read" else f"{threads.name}-{self._place(beginning.within)}"
-        with threads.pool.connection() as raw:
+        with threads.pool.connection() as pipeline:
             try:
-                connection = PgConnection(raw, beginning, beginning.run(raw), self._dialect)
-                # Here, behind the lock that it held, the lost attempt has ended in one way or the other.
-                if lost is not None and _last_signature(raw, writer) == lost.signature:
+                known = threads.scopes.get(beginning.within)
+                connection = PgConnection(pipeline, beginning, self._dialect, scope=known)
+                # Behind the lock that it held, the lost attempt has ended in one way or the other.
+                if lost is not None and _last_signature(connection, writer) == lost.signature:
                     result: T = lost.result
                 else:
                     result = work(connection)
                 if not writer:
                     connection.end_reading()
+                    threads.keep_scope(connection)
                     return result
                 signature = next(threads.signatures)
                 try:
@@ -261,10 +276,12 @@ class PostgresDatabase:
                 except _LostServerError as exc:
                     raise _LostCommitError(signature, result) from exc
             except BaseException:
+                raw = pipeline.raw
                 if raw.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
                     with suppress(psycopg.Error):
                         raw.execute(b"ROLLBACK")
                 raise
+            threads.keep_scope(connection)
             return result
 
     def _commit(self, connection: PgConnection, writer: str, signature: int) -> None:
@@ -273,7 +290,7 @@ class PostgresDatabase:
         except psycopg.errors.InFailedSqlTransaction:
             done = "ROLLBACK"
         except psycopg.Error as exc:
-            if connection.is_lost:
+            if connection.is_lost or is_lost(exc):
                 raise _LostServerError from exc
             raise
         if done != "COMMIT":
@@ -284,8 +301,8 @@ class PostgresDatabase:
         """Look at role and tables once, and make the tables in an empty database."""
         with threads.preparing:
             if not threads.is_prepared:
-                with threads.pool.connection() as raw:
-                    threads.outdated = open_schema(raw, self._settings)
+                with threads.pool.connection() as pipeline:
+                    threads.outdated = open_schema(pipeline.raw, self._settings)
                 terms("opened")  # loads the stemmer now: no first append is to wait for that
                 threads.is_prepared = True
         if kind != "read" and threads.outdated is not None:

@@ -7,8 +7,10 @@ from indexes over arrays or text-search vectors, and a scope's rows are few enou
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import lru_cache
+from itertools import chain
 from typing import ClassVar, Final, cast
 
 import numpy as np
@@ -18,7 +20,16 @@ from reme_core.errors import StoreAccessError
 from reme_core.retrieval import BoolArray, IntArray
 from reme_core.schema import Scope
 from reme_core.stores.postgres.connection import PgConnection, Stream
-from reme_core.stores.sql.connection import Boundary, LogKept, PassagePostings, Statements, WordPair, WordTable
+from reme_core.stores.postgres.translate import array
+from reme_core.stores.sql.connection import (
+    Boundary,
+    LogKept,
+    NewTexts,
+    PassagePostings,
+    Statements,
+    WordPair,
+    WordTable,
+)
 from reme_core.text import pack_terms, unpack_terms
 
 _WORDS_OF = {
@@ -60,19 +71,25 @@ class PostgresDialect:
             numbers += sorted(number for (number,) in found)
         return numbers
 
+    def insert_texts(self, connection: Statements, new: NewTexts, kept: LogKept) -> Iterator[int]:
+        """Insert and log them by one statement, some at a time, for whose numbers nobody has to wait."""
+        inserted = [
+            connection.execute(
+                _inserting(new[:3], len(some)), [*chain.from_iterable(some), new.owner, new.layer, *kept]
+            )
+            for some in (new.rows[start : start + _SOME] for start in range(0, len(new.rows), _SOME))
+        ]
+        return (number for rows in inserted for (number,) in rows)
+
     def known_scope(self, connection: Statements, scope: Scope) -> int | None:
         """Return what was looked up when the transaction began."""
         return cast("PgConnection", connection).known_scope(scope)
-
-    def known_change(self, connection: Statements, scope: Scope, layer: int) -> tuple[int, int] | None:
-        """Return what was looked up when the transaction began, if it reads."""
-        return cast("PgConnection", connection).known_change(scope, layer)
 
     def log_changes(
         self, connection: Statements, owner: int, layer: int, changed: Sequence[int], kept: LogKept
     ) -> None:
         """Have a function of the schema do it, which nobody waits for."""
-        cast("PgConnection", connection).call_later("reme_log", (owner, layer, list(changed), *kept))
+        cast("PgConnection", connection).call_later("reme_log", (owner, layer, array(changed), *kept))
 
     def add_event(self, connection: Statements, columns: Sequence[object]) -> None:
         """Have a function do it, as above."""
@@ -154,6 +171,7 @@ class PostgresDialect:
         (name,) = connection.execute("SELECT pg_get_serial_sequence(?, ?)", (table, key)).fetchone()
         try:
             connection.execute(f"ALTER SEQUENCE {name} NO CYCLE")  # changes nothing, and locks it
+            cast("PgConnection", connection).flush()
         except InsufficientPrivilege as exc:
             msg = f"the role may not set numbers of {name} aside: copy as the role that owns the tables"
             raise StoreAccessError(msg) from exc
@@ -214,6 +232,18 @@ class PostgresDialect:
 _SOME = 500
 _HELD_SCOPE = "SELECT scope FROM scopes WHERE memory_space = ? AND user_id = ? FOR KEY SHARE"
 _NEW_SCOPE = "INSERT INTO scopes (memory_space, user_id) VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING scope"
+
+
+@lru_cache(maxsize=64)
+def _inserting(new: tuple[str, str, tuple[str, ...]], count: int) -> str:
+    """Return the statement that inserts and logs so many texts; what it returns has it done."""
+    table, key, columns = new
+    marks = ", ".join([f"({', '.join('?' * len(columns))})"] * count)
+    return (
+        f"WITH added AS (INSERT INTO {table} ({', '.join(columns)}) VALUES {marks} RETURNING {key} AS number),"  # noqa: S608
+        " logged AS (SELECT reme_log(?, ?, array_agg(number ORDER BY number), ?, ?, ?, ?) FROM added)"
+        " SELECT number FROM added, logged ORDER BY number"
+    )
 
 
 def _holding(column: str) -> str:

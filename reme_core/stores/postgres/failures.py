@@ -41,8 +41,14 @@ def is_lost(exc: psycopg.Error, *, writes: bool = False) -> bool:
 
 
 def is_overtaken(exc: psycopg.Error) -> bool:
-    """Tell whether another transaction came first: the same work may well succeed now."""
-    return isinstance(exc, errors.SerializationFailure | errors.DeadlockDetected | errors.UniqueViolation)
+    """Tell whether another transaction came first: the same work may well succeed now.
+
+    A statement that expects rows which are not there any more divides by their number.
+    """
+    return isinstance(
+        exc,
+        errors.SerializationFailure | errors.DeadlockDetected | errors.UniqueViolation | errors.DivisionByZero,
+    )
 
 
 def is_clash(exc: psycopg.Error) -> bool:

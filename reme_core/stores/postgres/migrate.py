@@ -10,8 +10,9 @@ from psycopg import errors
 from psycopg.sql import SQL, Identifier
 
 from reme_core.errors import ConfigurationError, SchemaVersionError, StoreAccessError
-from reme_core.stores.postgres.connection import Beginning, Begun, PgConnection, RawConnection, lock_number
+from reme_core.stores.postgres.connection import Beginning, PgConnection, lock_number
 from reme_core.stores.postgres.dialect import POSTGRES
+from reme_core.stores.postgres.pipeline import Pipeline, RawConnection
 from reme_core.stores.postgres.settings import ServerSettings
 from reme_core.stores.postgres.tables import MIGRATIONS, WALLED, Migration
 from reme_core.stores.sql.segment_anew import segment_anew
@@ -233,7 +234,7 @@ def _segment(raw: RawConnection, settings: ServerSettings) -> bool:
         for table in _WITH_WORDS:  # the walls bind the owner as well; nobody else sees the tables without them
             raw.execute(f"ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY".encode())
         beginning = Beginning(settings, "freeing", None)
-        connection = PgConnection(raw, beginning, Begun(), POSTGRES)
+        connection = PgConnection(Pipeline(raw), beginning, POSTGRES, begun=True)
         segment_anew(connection, partial(POSTGRES.add_words, connection), ("offload_words",))
         connection.flush()
         raw.execute("UPDATE meta SET value = %s WHERE key = 'terms'", (str(TERMS_VERSION),))

@@ -12,10 +12,9 @@ from psycopg.pq import TransactionStatus
 
 from reme_core.errors import StoreUnavailableError
 from reme_core.stores.postgres.adapters import make_adapters
-from reme_core.stores.postgres.connection import RawConnection
+from reme_core.stores.postgres.pipeline import Pipeline, RawConnection
 from reme_core.stores.postgres.settings import ServerSettings
 
-_PREPARED = 500  # statements of the shared rows: some 300
 # A server whose machine is gone answers nothing at all: it is given up after some half a minute, not after two hours.
 # Source: https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
 _ALIVE = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "3", "tcp_user_timeout": "30000"}
@@ -32,12 +31,12 @@ class ConnectionPool:
         self._adapters = make_adapters()
         self._places = threading.BoundedSemaphore(settings.max_connections)
         self._gate = threading.Lock()
-        self._idle: list[tuple[float, RawConnection]] = []
+        self._idle: list[tuple[float, Pipeline]] = []
         self._timer: threading.Timer | None = None
         self._closed = False
 
     @contextmanager
-    def connection(self) -> Iterator[RawConnection]:
+    def connection(self) -> Iterator[Pipeline]:
         """Take a connection, a new one where none is idle; one that ends within a transaction is not used again.
 
         Raises:
@@ -48,11 +47,11 @@ class ConnectionPool:
             msg = f"all {self._settings.max_connections} connections are in use: try again, or raise max_connections"
             raise StoreUnavailableError(msg)
         try:
-            raw = self._take() or self.connect()
+            pipeline = self._take() or Pipeline(self.connect())
             try:
-                yield raw
+                yield pipeline
             finally:
-                self._give_back(raw)
+                self._give_back(pipeline)
         finally:
             self._places.release()
 
@@ -66,7 +65,6 @@ class ConnectionPool:
             prepare_threshold=self._settings.prepare_threshold,
             context=_Context(self._adapters),
         )
-        raw.prepared_max = _PREPARED
         raw.add_notice_handler(_pass_over)
         return raw
 
@@ -74,8 +72,8 @@ class ConnectionPool:
         """Close what is idle: when one connection is lost, the others are, too."""
         with self._gate:
             idle, self._idle = self._idle, []
-        for _, raw in idle:
-            raw.close()
+        for _, pipeline in idle:
+            pipeline.raw.close()
 
     def close(self) -> None:
         """Close what is idle; what is in use is closed when it is given back."""
@@ -85,22 +83,23 @@ class ConnectionPool:
                 self._timer.cancel()
         self.drop_idle()
 
-    def _take(self) -> RawConnection | None:
+    def _take(self) -> Pipeline | None:
         while True:
             with self._gate:
                 if not self._idle:
                     return None
-                raw = self._idle.pop()[1]
-            if _has_ended(raw):
-                return raw
-            raw.close()
+                pipeline = self._idle.pop()[1]
+            if _has_ended(pipeline.raw):
+                return pipeline
+            pipeline.raw.close()
 
-    def _give_back(self, raw: RawConnection) -> None:
+    def _give_back(self, pipeline: Pipeline) -> None:
+        raw = pipeline.raw
         if self._closed or raw.closed or raw.info.transaction_status not in _MAY_BE_KEPT:
             raw.close()
             return
         with self._gate:
-            self._idle.append((time.monotonic(), raw))
+            self._idle.append((time.monotonic(), pipeline))
             self._watch()
 
     def _watch(self) -> None:
@@ -113,8 +112,8 @@ class ConnectionPool:
     def _close_old(self) -> None:
         with self._gate:
             since = time.monotonic() - self._settings.idle_s
-            old = [raw for used, raw in self._idle if used <= since]
-            self._idle = [(used, raw) for used, raw in self._idle if used > since]
+            old = [pipeline.raw for used, pipeline in self._idle if used <= since]
+            self._idle = [(used, pipeline) for used, pipeline in self._idle if used > since]
             self._timer = None
             if self._idle and not self._closed:
                 self._watch()

@@ -53,41 +53,36 @@ _FUNCTIONS = (
         RETURN substr(sha256(convert_to(said, 'UTF8')), 1, 20)""",
     # Begins a transaction: settings, boundary and locks. The scope is looked for behind its lock, in a snapshot of its
     # own: the writer before this one may have made it. A process that was stopped holds a lock no longer than a
-    # statement may take. What is acknowledged is on disk, whatever the server's setting is. A reader is told how far
-    # the layers of the scope are.
+    # statement may take. What is acknowledged is on disk, whatever the server's setting is. Settings and
+    # locks are expressions: PERFORM would make a query of each.
     """CREATE FUNCTION reme_begin(path text, statement_ms text, lock_ms text, kind text, space text DEFAULT '',
         user_name text DEFAULT NULL, shared_lock bigint DEFAULT NULL, own_locks bigint[] DEFAULT NULL,
-        OUT number bigint, OUT newest bigint[]) LANGUAGE plpgsql AS $$ DECLARE own_lock bigint; BEGIN
-        PERFORM set_config('search_path', path, true), set_config('statement_timeout', statement_ms, true),
-            set_config('lock_timeout', lock_ms, true),
-            set_config('idle_in_transaction_session_timeout', statement_ms, true),
-            set_config('row_security', 'on', true),
-            set_config('reme.space', space, true), set_config('reme.user', coalesce(user_name, ''), true);
+        OUT number bigint) LANGUAGE plpgsql AS $$
+        DECLARE own_lock bigint; done text; held boolean; BEGIN
+        done := set_config('search_path', path, true) || set_config('statement_timeout', statement_ms, true)
+            || set_config('lock_timeout', lock_ms, true)
+            || set_config('idle_in_transaction_session_timeout', statement_ms, true)
+            || set_config('row_security', 'on', true)
+            || set_config('reme.space', space, true) || set_config('reme.user', coalesce(user_name, ''), true);
         IF own_locks IS NOT NULL THEN
             IF shared_lock IS NOT NULL THEN
-                PERFORM pg_advisory_xact_lock_shared(shared_lock);
+                held := pg_advisory_xact_lock_shared(shared_lock) IS NULL;
             END IF;
             FOREACH own_lock IN ARRAY own_locks LOOP
-                PERFORM pg_advisory_xact_lock(own_lock);
+                held := pg_advisory_xact_lock(own_lock) IS NULL;
             END LOOP;
             IF kind = 'unsettled' THEN
-                PERFORM set_config('synchronous_commit', 'off', true);
+                done := set_config('synchronous_commit', 'off', true);
             ELSIF current_setting('synchronous_commit') IN ('off', 'local') THEN
-                PERFORM set_config('synchronous_commit', 'on', true);
+                done := set_config('synchronous_commit', 'on', true);
             END IF;
         END IF;
         IF user_name IS NULL THEN
-            PERFORM set_config('reme.scope', CASE WHEN space = '' THEN '' ELSE '*' END, true);
+            done := set_config('reme.scope', CASE WHEN space = '' THEN '' ELSE '*' END, true);
         ELSE
             SELECT scope INTO number FROM {schema}.scopes
                 WHERE memory_space = space AND user_id_digest = {schema}.reme_digest(user_name);
-            PERFORM set_config('reme.scope', coalesce(number, 0)::text, true);
-            IF kind = 'read' AND number IS NOT NULL THEN
-                newest := ARRAY[ -- each along the index
-                    (SELECT coalesce(max(change), 0) FROM {schema}.row_changes WHERE owner = number AND layer = 1),
-                    (SELECT coalesce(max(change), 0) FROM {schema}.row_changes WHERE owner = number AND layer = 2),
-                    (SELECT coalesce(max(change), 0) FROM {schema}.row_changes WHERE owner = number AND layer = 3)];
-            END IF;
+            done := set_config('reme.scope', coalesce(number, 0)::text, true);
         END IF; END $$""",
     """CREATE FUNCTION reme_add_event(of_scope bigint, name text, operation text, before text, after text, reason text,
         run text, actor text, at text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN

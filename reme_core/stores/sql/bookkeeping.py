@@ -8,16 +8,21 @@ partition anew, which then takes no longer than to take over so many changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from reme_core.schema import Scope
-from reme_core.stores.sql.connection import LogKept, SqlConnection, Statements
+from reme_core.stores.sql.connection import LogKept, NewTexts, SqlConnection, Statements
 
 _KEPT_SHARE = 4
 _FEWEST_KEPT = 64
 _MOST_KEPT = 20_000
 _PRUNE_EVERY = 64
+_Words: TypeAlias = Sequence[Sequence[str]]
 
 ITEMS = 4
 """Beside the layers of a scope, in the log: the items of a namespace, whose number stands in place of a scope's."""
@@ -92,8 +97,27 @@ def make_session(connection: SqlConnection, scope: int, session_id: str) -> int:
 def log_changes(connection: SqlConnection, owner: int, layer: int, rows: Iterable[int]) -> None:
     """Note that rows of a partition were added, changed or removed, within the transaction that does it."""
     if changed := list(rows):
-        kept = LogKept(share=_KEPT_SHARE, fewest=_FEWEST_KEPT, most=_MOST_KEPT, prune_every=_PRUNE_EVERY)
-        connection.dialect.log_changes(connection, owner, int(layer), changed, kept)
+        connection.dialect.log_changes(connection, owner, int(layer), changed, _log_kept())
+
+
+def _log_kept() -> LogKept:
+    return LogKept(share=_KEPT_SHARE, fewest=_FEWEST_KEPT, most=_MOST_KEPT, prune_every=_PRUNE_EVERY)
+
+
+def insert_messages(
+    connection: SqlConnection, scope: int, columns: Sequence[str], rows: Sequence[Sequence[object]], words: _Words
+) -> Iterable[int]:
+    """Insert messages with their terms, and log them; see `Dialect.insert_texts` for the numbers."""
+    new = NewTexts("messages", "seq", tuple(columns), rows, words, scope, Layer.MESSAGES)
+    return connection.dialect.insert_texts(connection, new, _log_kept())
+
+
+def insert_memory(
+    connection: SqlConnection, scope: int, columns: Mapping[str, object], words: Sequence[str]
+) -> Iterable[int]:
+    """Insert a memory as `insert_messages` does messages."""
+    new = NewTexts("memories", "row", tuple(columns), [tuple(columns.values())], [words], scope, Layer.MEMORIES)
+    return connection.dialect.insert_texts(connection, new, _log_kept())
 
 
 def begin_anew(connection: Statements, owner: int, layer: int) -> None:
@@ -116,9 +140,9 @@ def newest_change(connection: Statements, owner: int, layer: int) -> int:
 
 def find_newest_change(connection: SqlConnection, scope: Scope, layer: Layer) -> tuple[int, int] | None:
     """Return the number of a scope and that of the newest change of a layer; None as `find_scope` does."""
-    known = connection.dialect.known_change(connection, scope, layer)
+    known = connection.dialect.known_scope(connection, scope)
     if known is not None:
-        return known
+        return known, newest_change(connection, known, layer)
     row = connection.execute(
         "SELECT scope, (SELECT max(change) FROM row_changes WHERE owner = scopes.scope AND layer = ?) FROM scopes"
         " WHERE memory_space = ? AND user_id = ?",
@@ -186,3 +210,47 @@ def insert_row(connection: SqlConnection, table: str, columns: Mapping[str, obje
 def put_once(connection: Statements, name: str, value: str) -> None:
     """Record a value that belongs to no scope, unless there is one of this name."""
     connection.execute("INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING", (name, value))
+
+
+def list_users(connection: SqlConnection, memory_space: str, after: str, limit: int) -> list[str]:
+    """Return users of a memory space by name, those behind one of them; `""` is the shared scope."""
+    rows = connection.execute(
+        "SELECT user_id FROM scopes WHERE memory_space = ? AND user_id > ? ORDER BY user_id LIMIT ?",
+        (memory_space, after, limit),
+    )
+    return [user_id for (user_id,) in rows]
+
+
+class SessionRow(NamedTuple):
+    """A session: its number, which grows, its id, how many messages it has, and when the first and last were said."""
+
+    number: int
+    session_id: str
+    messages: int
+    first_at: float | None
+    last_at: float | None
+
+
+def list_sessions(connection: SqlConnection, scope: Scope, before: int | None, limit: int) -> list[SessionRow]:
+    """Return sessions of a scope, the newest first; those before a number."""
+    number = find_scope(connection, scope)
+    rows = connection.execute(
+        "SELECT session, session_id, (SELECT count(*) FROM messages WHERE messages.session = sessions.session),"
+        " (SELECT said_at FROM messages WHERE messages.session = sessions.session ORDER BY seq LIMIT 1),"
+        " (SELECT said_at FROM messages WHERE messages.session = sessions.session ORDER BY seq DESC LIMIT 1)"
+        " FROM sessions WHERE scope = ? AND session < ? ORDER BY session DESC LIMIT ?",
+        (-1 if number is None else number, 1 << 62 if before is None else before, limit),
+    )
+    return [SessionRow(*row) for row in rows]
+
+
+_FIND_ROW = {
+    Layer.MEMORIES: "SELECT row FROM memories WHERE scope = ? AND memory_id = ?",
+    Layer.MESSAGES: "SELECT seq FROM messages WHERE scope = ? AND message_id = ?",
+    Layer.BLOCKS: "SELECT block FROM blocks WHERE scope = ? AND block_id = ?",
+}
+
+
+def find_rows(connection: SqlConnection, scope: int, layer: Layer, name: str) -> npt.NDArray[np.int64]:
+    """Return the row number of what has an id, (1,), or none of them, (0,)."""
+    return np.array([row for (row,) in connection.execute(_FIND_ROW[layer], (scope, name))], np.int64)

@@ -176,6 +176,18 @@ class LogKept(NamedTuple):
     prune_every: int
 
 
+class NewTexts(NamedTuple):
+    """Rows of messages or memories to be inserted, by their columns; their terms; and where they are logged."""
+
+    table: Literal["messages", "memories"]
+    key: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    words: Sequence[Sequence[str]]
+    owner: int
+    layer: int
+
+
 class Dialect(Protocol):
     """What an engine says in its own way. The connection comes first, and the names of tables are ours."""
 
@@ -193,10 +205,6 @@ class Dialect(Protocol):
 
     def number_of(self, connection: SqlConnection, scope: Scope) -> int:
         """Return the number of a scope, a new one for a new scope; nobody erases it before the transaction ends."""
-        ...
-
-    def known_change(self, connection: SqlConnection, scope: Scope, layer: int) -> tuple[int, int] | None:
-        """Return the number of a scope and that of the newest change of a layer, as `known_scope` does."""
         ...
 
     def log_changes(
@@ -221,6 +229,14 @@ class Dialect(Protocol):
         self, connection: SqlConnection, table: str, key: str, columns: Sequence[str], rows: Sequence[Sequence[object]]
     ) -> Sequence[int]:
         """Insert rows, and return their numbers, the column `key`, in their order."""
+        ...
+
+    def insert_texts(self, connection: SqlConnection, new: NewTexts, kept: LogKept) -> Iterable[int]:
+        """Insert rows, index their terms and log them, as the calls above and below do.
+
+        Returns:
+            Their numbers, to be looked at once at most: an engine may leave all of it until then, or until the end.
+        """
         ...
 
     def within(self, connection: SqlConnection, boundary: Boundary) -> AbstractContextManager[None]:

@@ -32,7 +32,7 @@ from reme_core.schema import (
 )
 from reme_core.stores._cursors import check_limit, cut_page, in_order, read_cursor, seconds
 from reme_core.stores.sql import row_conditions as waiting
-from reme_core.stores.sql.bookkeeping import Layer, enter_scope, find_scope, insert_row, log_changes
+from reme_core.stores.sql.bookkeeping import Layer, enter_scope, find_scope, insert_memory, log_changes
 from reme_core.stores.sql.connection import SqlConnection
 from reme_core.stores.sql.embedding_record import claim_embedding
 from reme_core.stores.sql.items import row_links as item_links
@@ -169,9 +169,9 @@ def _put_one(
         put = replace(put, memory=wanted)
         if displaced is not twin[1]:
             way = PutMemory(memory=displaced, reason=put.reason, run_id=put.run_id)
-            rows.append(_write(connection, scope, batch, way, twin, normal)[1])
-    memory, row = _write(connection, scope, batch, put, found, normal)
-    return memory, [*rows, row]
+            rows += _write(connection, scope, batch, way, twin, normal)[1]
+    memory, changed = _write(connection, scope, batch, put, found, normal)
+    return memory, [*rows, *changed]
 
 
 def _write(
@@ -181,17 +181,23 @@ def _write(
     put: PutMemory,
     found: tuple[int, Memory] | None,
     normal: bytes,
-) -> tuple[Memory, int]:
-    """Write a memory over the one found under its id, with its event; return it as stored, and its row."""
+) -> tuple[Memory, list[int]]:
+    """Write a memory over the one found under its id, with its event; return it as stored, and its row if it had one.
+
+    A new row is logged as it is written; its number is asked for where a vector needs it.
+    """
     if found is None:
         memory = put.memory
         if memory.revision != 1:
             memory = memory.model_copy(update={"revision": 1})
         words = terms(memory.index_text)
         name = {"scope": scope, "memory_id": memory.memory_id}
-        row = insert_row(connection, "memories", {**name, **_columns(memory, words, normal)})
+        waits = {"waits": put.wants_vector and put.vector is None}
+        rows = insert_memory(connection, scope, {**name, **_columns(memory, words, normal), **waits}, words)
         kind, before = EventKind.ADD, None
-        connection.dialect.add_words(connection, "memory_words", scope, row, words)
+        if put.vector is not None:
+            (row,) = rows
+            waiting.put_vector(connection, row, put.vector, is_new=True)
     else:
         row, before = found
         memory = put.memory.model_copy(update=kept_by_updates(before))
@@ -207,12 +213,11 @@ def _write(
             connection.execute("DELETE FROM memory_vectors WHERE row = ?", (row,))
             connection.dialect.remove_words(connection, "memory_words", [row])
             connection.dialect.add_words(connection, "memory_words", scope, row, words)
-    if put.vector is not None:
-        waiting.put_vector(connection, row, put.vector, is_new=found is None)
-    if put.wants_vector or found is not None:
+        if put.vector is not None:
+            waiting.put_vector(connection, row, put.vector)
         waiting.note(connection, row, put, before)
     _add_event(connection, scope, batch, put, kind, before, memory)  # last: an engine may send it with the commit
-    return memory, row
+    return memory, [] if found is None else [found[0]]
 
 
 def _expect(memory_id: str, revision: int, expected: int | None) -> None:

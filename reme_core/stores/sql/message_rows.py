@@ -27,6 +27,7 @@ from reme_core.stores.sql.bookkeeping import (
     enter_scope,
     find_scope,
     find_session,
+    insert_messages,
     insert_row,
     log_changes,
     make_session,
@@ -71,8 +72,8 @@ def append_messages(connection: SqlConnection, scope: Scope, request: AppendMess
             continue
         added.append(_New(message, *segment_passages(message.full_text)))
         held[message.message_id] = (session, message)
-    rows = _insert(connection, number, session, added, waits=request.want_vectors)
-    log_changes(connection, number, Layer.MESSAGES, rows)
+    values = [(number, session, *_values(item, waits=request.want_vectors)) for item in added]
+    insert_messages(connection, number, _COLUMNS, values, [item.words for item in added])
     waiting = texts_waiting(connection, number, WAITING) if request.want_vectors else []
     ids = tuple(item.message.message_id for item in added)
     return Appended(added=ids, known=tuple(known), waiting=tuple(waiting), renamed=renamed)
@@ -150,17 +151,6 @@ _COLUMNS = (
 )
 
 
-def _insert(
-    connection: SqlConnection, scope: int, session: int, added: Sequence[_New], *, waits: bool
-) -> Sequence[int]:
-    """Insert messages with their terms; return their numbers."""
-    values = [(scope, session, *_values(item, waits=waits)) for item in added]
-    rows = connection.dialect.insert_many(connection, "messages", "seq", _COLUMNS, values)
-    for row, item in zip(rows, added, strict=True):
-        connection.dialect.add_words(connection, "message_words", scope, row, item.words)
-    return rows
-
-
 def _values(item: _New, *, waits: bool) -> tuple[object, ...]:
     message, text = item.message, item.message.full_text
     by_user = message.role == "user"
@@ -185,7 +175,9 @@ def _stored(row: Row) -> StoredMessage:
 
 def messages_by_rows(connection: SqlConnection, rows: Sequence[int]) -> dict[int, StoredMessage]:
     """Return messages by row number."""
-    found = connection.execute(f"{_STORED} WHERE seq IN (SELECT value FROM json_each(?))", (str(list(rows)),))  # noqa: S608
+    # By the scope as well: a server then looks a session up once for all rows of it.
+    asked = f"{_STORED.replace('(session)', '(session, scope)')} WHERE seq IN (SELECT value FROM json_each(?))"  # noqa: S608
+    found = connection.execute(asked, (str(list(rows)),))
     return {row[0]: _stored(row) for row in found}
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial, reduce
 from operator import and_
@@ -36,7 +36,7 @@ from reme_core.retrieval import (
 from reme_core.rules import check_vector
 from reme_core.schema import STATEMENTS, Memory, Scope
 from reme_core.stores._cursors import check_limit
-from reme_core.stores.sql.bookkeeping import Layer, find_newest_change, find_session, newest_change
+from reme_core.stores.sql.bookkeeping import Layer, find_newest_change, find_rows, find_session, newest_change
 from reme_core.stores.sql.connection import SqlConnection, SqlDatabase
 from reme_core.stores.sql.embedding_record import check_embedding
 from reme_core.stores.sql.message_rows import blocks_by_rows, messages_by_rows, passages_by_rows, rows_of_messages
@@ -184,22 +184,31 @@ def search_memories(
         allowed = partition.allowed(connection, number, search.filter)
         told = _told(connection, number, partition, search)
         query = Query(text=search.text, vector=vector, told=told)
-        found = partition.index.rank(query, limit=search.limit + 1, allowed=allowed)
+        only = None if search.only is None else find_rows(connection, number, Layer.MEMORIES, search.only)
+        rank = partial(partition.index.rank, query, allowed=allowed, explain=search.explain, only=only)
+        found = rank(limit=search.limit + 1)
         if len(found) > search.limit and found[-1].score == found[-2].score:  # ids decide the tie
-            everything = partition.index.rank(query, limit=len(partition.index), allowed=allowed)
+            everything = rank(limit=len(partition.index))
             found = [hit for hit in everything if hit.score >= found[-1].score]
         else:
             found = found[: search.limit]
     scale = (MEMORY_WEIGHTS.vector if vector is not None else 0.0) + (
         MEMORY_WEIGHTS.text if search.text.strip() else 0.0
     )
-    found = [replace(hit, score=hit.score / scale) for hit in found]
+    found = [hit.scaled(scale) for hit in found]
     # The ranking falls, so a floor after the limit leaves out what one before it would.
     if search.min_score is not None:
         found = [hit for hit in found if hit.score >= search.min_score]
     bodies, said = _bodies(connection, found), _told_of(told, {hit.key for hit in found})
     scored = [
-        ScoredMemory(memory=bodies[row], score=hit.score, similarity=hit.similarity, told=said.get(row, _NOTHING))
+        ScoredMemory(
+            memory=bodies[row],
+            score=hit.score,
+            similarity=hit.similarity,
+            told=said.get(row, _NOTHING),
+            parts=hit.parts,
+            place=hit.place,
+        )
         for row, hit in ((hit.key, hit) for hit in found)
     ]
     scored.sort(key=lambda item: (-item.score, -item.memory.created_at.timestamp(), item.memory.memory_id))
@@ -246,7 +255,14 @@ def search_messages(
     stored = messages_by_rows(connection, [hit.key for hit in found])
     spans = passages_by_rows(connection, [(hit.key, hit.passage) for hit in found if hit.passage is not None])
     return [
-        ScoredMessage(stored=stored[hit.key], score=hit.score, passage=spans.get(hit.key), similarity=hit.similarity)
+        ScoredMessage(
+            stored=stored[hit.key],
+            score=hit.score,
+            passage=spans.get(hit.key),
+            similarity=hit.similarity,
+            parts=hit.parts,
+            place=hit.place,
+        )
         for hit in found
     ]
 
@@ -260,7 +276,7 @@ def search_blocks(
         raise UnsupportedFilterError(msg)
     found = _rank(connection, scope, search, partitions, Layer.BLOCKS)
     blocks = blocks_by_rows(connection, [hit.key for hit in found])
-    return [ScoredBlock(block=blocks[hit.key], score=hit.score) for hit in found]
+    return [ScoredBlock(block=blocks[hit.key], score=hit.score, parts=hit.parts, place=hit.place) for hit in found]
 
 
 def _rank(
@@ -281,8 +297,10 @@ def _rank(
             limit=search.limit,
             allowed=_allowed(connection, number, partition, search),
             lifts=_lifts(connection, number, search.lifts, scale) if layer is Layer.MESSAGES else {},
+            explain=search.explain,
+            only=None if search.only is None else find_rows(connection, number, layer, search.only),
         )
-    return [replace(hit, score=min(hit.score / scale, 1.0)) for hit in found]
+    return [hit.scaled(scale, most=1.0) for hit in found]
 
 
 def _list_by_time(

@@ -132,9 +132,9 @@ _EMBEDDED_CHARS = 8_000
 _EMBEDDED_PASSAGES = 64
 
 
-def note(connection: SqlConnection, row: int, put: PutMemory, before: Memory | None) -> None:
-    """Note whether a memory that was just written waits; where its text and its vector stay, so does that."""
-    if put.vector is not None or before is None or before.index_text != put.memory.index_text:
+def note(connection: SqlConnection, row: int, put: PutMemory, before: Memory) -> None:
+    """Note whether a memory that was just written anew waits; where its text and its vector stay, so does that."""
+    if put.vector is not None or before.index_text != put.memory.index_text:
         waits = put.vector is None and put.wants_vector
         connection.execute("UPDATE memories SET waits = ? WHERE row = ?", (waits, row))
 

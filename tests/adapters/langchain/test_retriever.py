@@ -78,6 +78,7 @@ async def test_a_document_tells_id_text_score_kind_and_time(memory, find):
         "when_to_use": "the queue is stuck",
         "created_at": "2026-01-01T12:00:00+00:00",
         "observed_at": "2026-01-01T12:00:00+00:00",
+        "trust": "user",
         "metadata": {"source": "runbook", "score": 3},
     }
 
@@ -135,6 +136,7 @@ async def test_without_memories_what_was_said_is_found_and_told_apart(memory, fi
         "message_ids": [f"{user}-1"],
         "created_at": "2026-01-01T12:00:00+00:00",
         "observed_at": "2026-01-01T12:00:00+00:00",
+        "trust": "user",
     }
     assert await find(ReMeRetriever(memory=memory, owner=user, kinds=["tool"]), "tea") == []
     assert await find(ReMeRetriever(memory=memory, owner=other), "tea") == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -75,6 +76,33 @@ def test_search_tells_what_it_had_no_time_to_look_at(reme: Reme, chat: str, monk
     done = reme("search", "在哪儿出生")
     assert (done.code, done.err) == (0, f"{told}\n")
     assert reme("search", "在哪儿出生", "--json").value["degraded"] == [told]
+
+
+def test_search_explains_its_scores_and_what_is_missing(reme: Reme, chat: str) -> None:
+    reme("add", "--messages", chat, "--session", "s1")
+    told = reme("search", "puppy", "--limit", "1", "--why-not", "m-3")
+    assert "    text nearby          +0." in told.out
+    assert "why not m-3:" in told.out
+    many = reme("search", "puppy", "--layer", "message", "--tokens", "5", "--explain")
+    assert "    left out: the budget of tokens had no room for it" in many.out
+    explained = reme("search", "puppy", "--explain", "--json").value["explanation"]
+    assert explained["candidates"][0]["parts"]["text"] > 0
+    assert reme("search", "puppy", "--json").value["explanation"] is None
+
+
+def test_a_picture_of_the_time_axis_is_a_file_of_its_own(reme: Reme, chat: str, tmp_path: Path) -> None:
+    out = tmp_path / "timeline.svg"
+    assert reme("add", "Ana & <b>Ben</b> row", "--user", "bob").code == 0
+    assert reme("picture", "timeline", "--out", str(out)).code == 1
+    reme("add", "--messages", chat, "--session", "s1")
+    assert reme("picture", "timeline", "--out", str(out)).code == 0
+    root = ElementTree.parse(out).getroot()  # noqa: S314  # our own file
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    titles = [title.text or "" for title in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert any("I adopted a puppy called Biscuit" in title for title in titles)
+    assert not list(root.iter("{http://www.w3.org/2000/svg}a"))
+    reme("picture", "timeline", "--out", str(out), "--user", "bob")
+    assert "Ana &amp; &lt;b&gt;Ben" in out.read_text(encoding="utf-8")
 
 
 def test_search_that_finds_nothing_ends_with_1(reme: Reme, chat: str) -> None:

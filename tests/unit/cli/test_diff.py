@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reme_core.cli.changes import _moment
+from reme_core.cli.changes import moment
 from reme_core.errors import InvalidInputError
 from tests.unit.cli.conftest import Reme
 
@@ -25,12 +25,12 @@ NOW = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
     ],
 )
 def test_times_are_told_from_now(text: str, meant: datetime | str) -> None:
-    assert _moment(text, NOW, "--since") == meant
+    assert moment(text, NOW, "--since") == meant
 
 
 def test_a_time_before_all_calendars_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="--since: 999999w ago"):
-        _moment("999999w", NOW, "--since")
+        moment("999999w", NOW, "--since")
 
 
 def test_diff_prints_what_changed_by_target_with_the_run_to_undo(reme: Reme) -> None:

@@ -292,7 +292,7 @@ def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path, libr
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["mcp", "serve"])
+@pytest.mark.parametrize("command", ["mcp", "serve", "inspect"])
 def test_without_any_extra_a_server_names_the_one_that_brings_all_it_needs(tmp_path: Path, command: str) -> None:
     bare = program(command, setup="sys.modules['typer'] = None")
     done = subprocess.run(bare, cwd=tmp_path, env=environment(), capture_output=True, text=True)
@@ -315,7 +315,7 @@ def test_a_pipe_that_is_closed_ends_quietly(tmp_path: Path) -> None:
     subprocess.run(program("add", "x"), cwd=tmp_path, env=environment(), check=True, capture_output=True)
     reading, writing = os.pipe()
     os.close(reading)
-    for arguments in (("list",), ("list", "--json"), ("--help",)):
+    for arguments in (("list",), ("list", "--json"), ("--help",), ("watch", "--since", "1h", "--json")):
         done = subprocess.run(
             program(*arguments), cwd=tmp_path, env=environment(), stdout=writing, stderr=subprocess.PIPE, text=True
         )

@@ -35,6 +35,7 @@ NEEDED: dict[str, list[str]] = {
     "forget": ["--yes"],
     "dump": ["dump.jsonl"],
     "load": ["nope.jsonl"],
+    "picture": ["timeline", "--out", "timeline.svg"],
 }
 LEAST_ROWS = 300
 
@@ -45,7 +46,7 @@ def rows() -> list[list[str]]:
     commands: dict[str, Any] = _commands().commands
     table = []
     for name, command in commands.items():
-        if name in {"chat", "serve"}:  # they go on until they are ended; tested apart
+        if name in {"chat", "serve", "inspect", "watch"}:  # they go on until they are ended; tested apart
             continue
         for option in command.params:
             if option.param_type_name == "argument":

@@ -24,6 +24,11 @@ def test_all_texts_are_embedded_by_the_new_model_with_progress(reme: Reme, monke
         assert "green tea" in reme("search", "tea").out
         again = reme("reembed", "--json")
         assert again.value["texts"] == 0
+        again = reme("reembed")
+        assert (again.out.strip(), again.err) == ("nothing to do: all vectors are of 'm-2' already", "")
+        shorter = reme("reembed", "--model", "m-2", "--dimension", "8")
+        assert shorter.out.strip() == "1 text embedded by 'm-2' in another dimension than before"
+        assert "set REME_EMBEDDING_DIMENSION" in shorter.err
 
 
 def test_one_model_of_two_names_goes_by_the_one_it_is_given(reme: Reme, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,41 @@ def test_add_tells_programs_the_run_and_the_memories(reme: Reme, remy: Remy, cha
     assert reme("undo", value["run_id"]).code == 0
 
 
+def test_a_dry_run_shows_what_would_be_remembered_and_makes_no_file(
+    reme: Reme, remy: Remy, chat: str, tmp_path: Path
+) -> None:
+    remy.facts["Biscuit"] = "Ana has a puppy\x1b[2J called \u202eBiscuit"
+    done = reme("add", "--messages", chat, "--dry-run")
+    assert done.code == 0
+    assert (
+        done.out
+        == "Would be remembered:\n    - added (personal / Ana): Ana has a puppy\\x1b[2J called \\u202eBiscuit\n"
+    )
+    assert done.err == "nothing was written; it took 1 call of the chat model\n"
+    assert not (tmp_path / ".reme").exists()
+
+
+def test_a_dry_run_leaves_a_memory_and_its_open_jobs_as_they_are(
+    reme: Reme, remy: Remy, waiting: str, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.json"
+    other.write_text('[{"role": "user", "content": "I drink tea", "created_at": "2025-03-04T20:00:00Z"}]')
+    value = reme("add", "--messages", str(other), "--dry-run", "--json").value
+    assert [change["after"]["content"] for change in value["changes"]] == ["Ana likes green tea"]
+    [job] = reme("jobs", "--json").value["jobs"]
+    assert (job["job_id"], job["attempts"]) == (waiting, 1)
+    stats = reme("stats", "--json").value
+    assert (stats["messages"], stats["memories"], stats["events"]) == (3, 0, 0)
+    assert "preview" in reme("cost").out
+
+
+def test_a_dry_run_needs_messages_and_a_model(reme: Reme, chat: str) -> None:
+    refused = reme("add", "--messages", chat, "--dry-run")
+    assert (refused.code, "a preview needs a chat model: set REME_LLM_MODEL" in refused.err) == (2, True)
+    assert "--dry-run says nothing about a memory" in reme("add", "Ana swims", "--dry-run").err
+    assert "--background says nothing about --dry-run" in reme("add", "-m", chat, "--dry-run", "--background").err
+
+
 def test_add_without_the_model_calls_none_and_leaves_no_job(reme: Reme, remy: Remy, chat: str) -> None:
     assert reme("add", "--messages", chat, "--no-llm").code == 0
     assert remy.requests == []

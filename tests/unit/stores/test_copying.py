@@ -214,6 +214,15 @@ async def test_a_comparison_names_user_and_table(tmp_path: Path) -> None:
     assert "alice" not in caught.value.message
 
 
+async def test_a_comparison_names_spaces_that_are_in_the_target_alone(tmp_path: Path) -> None:
+    await fill(tmp_path / "a")
+    await copied(tmp_path / "a", tmp_path / "b")
+    await fill(tmp_path / "b", [Scope(memory_space="other", user_id="eve")])
+    with pytest.raises(ConflictError, match="space 'other' is in the target alone"):
+        await copied(tmp_path / "a", tmp_path / "b", compare=True)
+    await copied(tmp_path / "a", tmp_path / "b", compare=True, chosen=Chosen(spaces=("space",)))
+
+
 async def test_the_source_is_read_and_nothing_of_it_changes(tmp_path: Path) -> None:
     await fill(tmp_path / "a")
     for path in (tmp_path / "a").iterdir():

@@ -23,6 +23,7 @@ from reme_core.stores.sql.connection import (
     Boundary,
     Cursor,
     LogKept,
+    NewTexts,
     PassagePostings,
     Statements,
     WordPair,
@@ -64,14 +65,19 @@ class SqliteDialect:
         (last,) = connection.execute("SELECT last_insert_rowid()").fetchone()
         return range(last - len(rows) + 1, last + 1)
 
+    def insert_texts(self, connection: Statements, new: NewTexts, kept: LogKept) -> Sequence[int]:
+        """Do it now, one after the other."""
+        numbers = self.insert_many(connection, new.table, new.key, new.columns, new.rows)
+        for row, words in zip(numbers, new.words, strict=True):
+            table: WordTable = "message_words" if new.table == "messages" else "memory_words"
+            add_words(connection, table, new.owner, row, words)
+        if numbers:
+            self.log_changes(connection, new.owner, new.layer, numbers, kept)
+        return numbers
+
     def known_scope(self, connection: Statements, scope: Scope) -> int | None:
         """Know none: to look one up takes no longer."""
         del connection, scope
-        return None
-
-    def known_change(self, connection: Statements, scope: Scope, layer: int) -> tuple[int, int] | None:
-        """Know none, as above."""
-        del connection, scope, layer
         return None
 
     def log_changes(

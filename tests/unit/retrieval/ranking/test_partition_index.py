@@ -1,6 +1,7 @@
 """The ranking index against itself: built in pieces, with rows removed, filtered, lifted."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -115,6 +116,29 @@ def test_a_mask_gives_the_ranking_of_all_rows_filtered(
 def test_a_limit_gives_the_beginning_of_the_whole_ranking(messages: list[Message], query: Query, limit: int) -> None:
     index = built(messages, list(range(len(messages))))
     assert index.rank(query, limit=limit) == index.rank(query, limit=99)[:limit]
+
+
+@given(conversations, queries, st.dictionaries(st.integers(0, 29), st.floats(0, 2), max_size=3))
+def test_the_parts_of_a_score_add_up_to_it_and_change_nothing(
+    messages: list[Message], query: Query, lifts: dict[int, float]
+) -> None:
+    index = built(messages, list(range(len(messages))))
+    plain = index.rank(query, limit=99, lifts=lifts)
+    explained = index.rank(query, limit=99, lifts=lifts, explain=True)
+    assert [replace(hit, parts=None) for hit in explained] == plain
+    for hit in explained:
+        assert hit.parts is not None
+        assert sum(hit.parts.values()) == pytest.approx(hit.score)
+
+
+@given(conversations, queries, st.integers(0, 29))
+def test_one_row_alone_is_told_with_its_place_among_all(messages: list[Message], query: Query, key: int) -> None:
+    index = built(messages, list(range(len(messages))))
+    everything = index.rank(query, limit=99)
+    found = index.rank(query, limit=1, only=np.array([key], np.int64))
+    assert [replace(hit, place=None) for hit in found] == [hit for hit in everything if hit.key == key]
+    for hit in found:
+        assert hit.place == 1 + sum(other.score > hit.score for other in everything)
 
 
 @settings(max_examples=10)

@@ -9,12 +9,13 @@ import logging
 import pytest
 from pydantic import BaseModel
 
-from reme_core import ChangedMemories, ReMe, RetrieveResult
+from reme_core import ChangedMemories, ReMe, RetrieveResult, SummaryPreview
 from reme_core.schema import Memory, Usage, make_scope
 from reme_core.serve.access import Right
 from reme_core.serve.http.calls import CALLS, Call
 from reme_core.serve.http.forms import MAX_MESSAGES
 from reme_core.steps.costs import CostBook
+from tests.support.rule_model import RuleModel
 
 NOT_SERVED = {
     "set_summarizer": "takes an object",
@@ -147,6 +148,22 @@ def test_what_changed_is_told_with_its_text_to_whoever_may_read(client, client_a
     assert reader.get("/v1/changes", params={"since": "soon"}).status_code == 422
     assert client_as(rights={Right.WRITE}).get("/v1/changes").status_code == 403
     assert [item["content"] for item in reader.get("/v1/memories?known_at=2020-01-01").json()["memories"]] == []
+
+
+def test_a_preview_is_told_with_its_text_to_whoever_may_read_and_nothing_is_kept(client, client_as, tmp_path):
+    memory = ReMe("space", tmp_path / "asked", llm=RuleModel(), embedding=None)
+    reader = client_as(rights={Right.READ}, memory=memory)
+    talk = {"messages": [{"role": "user", "content": "Ana likes tea"}]}
+    told = reader.post("/v1/summary/preview", json=talk).json()
+    text = told.pop("text")
+    assert (
+        SummaryPreview.model_validate(told).text
+        == text
+        == "Would be remembered:\n- added (personal / Ana): Ana likes tea"
+    )
+    assert (reader.get("/v1/stats").json()["messages"], reader.get("/v1/changes").json()["changes"]) == (0, [])
+    assert client_as(rights={Right.WRITE}, memory=memory).post("/v1/summary/preview", json=talk).status_code == 403
+    assert "needs a chat model" in client.post("/v1/summary/preview", json=talk).text
 
 
 def test_what_was_said_is_found_with_its_text_and_by_its_words_and_ids(client):

@@ -1,0 +1,96 @@
+"""Commands to look at a memory: the inspector in a browser of this machine, and its pictures as files."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reme_core.cli.exits import ExitCode
+from reme_core.cli.mcp import check_serving
+from reme_core.cli.options import AsOf, CommonOptions, Session, with_common_options
+from reme_core.cli.output import Output, counted
+from reme_core.cli.serve import LOCAL, check_port, invitation
+from reme_core.errors import InvalidInputError
+from reme_core.schema import make_scope
+from reme_core.steps.user_input import read_time
+
+
+class Picture(StrEnum):
+    """What `reme picture` draws."""
+
+    TIMELINE = "timeline"
+
+
+@with_common_options
+async def picture(
+    where: CommonOptions,
+    output: Output,
+    kind: Annotated[Picture, typer.Argument(help="What is drawn.")],
+    *,
+    out: Annotated[Path, typer.Option("--out", help="The SVG file that is written.")],
+    session: Session = None,
+    as_of: AsOf = None,
+) -> int:
+    """Draw what was said, remembered and done last as an SVG file. Exit code 1: there is nothing."""
+    check_serving("reme picture", "jinja2")
+    from reme_core.serve.inspect.time_axis import AskedAxis, read_axis  # noqa: PLC0415  # the other commands need none
+    from reme_core.serve.inspect.view import draw  # noqa: PLC0415  # as above
+
+    asked = AskedAxis(session=session, as_of=read_time(as_of, "as_of"))
+    async with where.existing() as (memory, whose):
+        axis = await read_axis(memory, make_scope(where.space, **whose), asked, lambda *_, **__: "")
+    if axis.picture is None:
+        output.remark(f"there is nothing for a {kind}")
+        return ExitCode.NOTHING_FOUND
+    try:
+        out.write_text(draw(axis.picture), encoding="utf-8")
+    except (OSError, ValueError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else exc
+        msg = f"{str(out)!r} can't be written ({reason}): check the path"
+        raise InvalidInputError(msg) from exc
+    output.remark(f"{out}: {counted(len(axis.picture.marks), 'mark')}")
+    return ExitCode.DONE
+
+
+async def _inspect(
+    where: CommonOptions,
+    output: Output,
+    *,
+    port: Annotated[int, typer.Option("--port", help="The port; one that is free unless given.")] = 0,
+    write: Annotated[bool, typer.Option("--write", help="Pages may change what is kept; else they only read.")] = False,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+) -> int:
+    """Look at a memory in a browser: what it knows, why it found that, and take it back. Ctrl-C ends it."""
+    check_port(port)
+    check_serving("reme inspect", "jinja2")
+    where.check_file()
+    from reme_core.serve import process  # noqa: PLC0415  # the other commands need none of it
+    from reme_core.serve.access import Principal, Right  # noqa: PLC0415  # as above
+    from reme_core.serve.guard import GuardRules  # noqa: PLC0415  # as above
+    from reme_core.serve.inspect.door import BrowserSessions, inspect_routes  # noqa: PLC0415  # as above
+    from reme_core.serve.service import make_app, make_service  # noqa: PLC0415  # as above
+
+    principal = Principal(scope=make_scope(where.space, **where.whose), rights=frozenset(Right))
+    service, browsers = make_service(replace(where, hints=False).open(with_embedding=True)), BrowserSessions()
+    # Nobody is let in without the one-time address: the other doors stay closed.
+    app = make_app(service, GuardRules(hosts=[LOCAL]), inspect_routes(service, browsers, write=write))
+    async with process.opened(app) as opened:
+        listening = process.listen(LOCAL, port)
+        line = invitation(browsers, principal, listening.address)
+        output.line(line)
+        sys.stdout.flush()
+        if not no_browser:
+            import webbrowser  # noqa: PLC0415  # as above
+
+            webbrowser.open(line.rpartition(" ")[2])
+        with process.logging_to_stderr():
+            await process.serve(opened, listening)
+    return ExitCode.DONE
+
+
+inspect = with_common_options(_inspect, without={"shared", "as_json"})

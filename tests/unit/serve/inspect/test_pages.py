@@ -1,0 +1,360 @@
+"""Pages of the inspector: stored text never becomes markup, whose memory they show, and what they say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from html import unescape
+from html.parser import HTMLParser
+from urllib.parse import quote
+
+import pytest
+
+from reme_core import ReMe
+from reme_core.schema import Job, Memory, make_scope
+from reme_core.serve.access import Right
+from tests.unit.serve.inspect.conftest import Browser
+
+PAGES = ("timeline", "search", "memories", "sessions", "runs", "jobs", "map", "users")
+# Source of most: OWASP's cheat sheet on filter evasion, and the contexts that these pages have.
+PAYLOADS = (
+    "<script>boom()</script>",
+    "<ScRiPt>boom()</sCrIpT>",
+    "</title><script>boom()</script>",
+    "</textarea><script>boom()</script>",
+    "</option></select><script>boom()</script>",
+    "</style><script>boom()</script>",
+    "</svg><script>boom()</script>",
+    "</code></pre><script>boom()</script>",
+    "<img src=x onerror=boom()>",
+    "<img src=x onerror=boom()//",
+    "<svg onload=boom()>",
+    "<svg/onload=boom()>",
+    "<svg><script>boom()</script></svg>",
+    "<svg><a xlink:href='javascript:boom()'><text>x</text></a></svg>",
+    "<math><a xlink:href=javascript:boom()>x</a></math>",
+    "<body onload=boom()>",
+    "<iframe src=javascript:boom()></iframe>",
+    "<iframe srcdoc='<script>boom()</script>'></iframe>",
+    "<object data=javascript:boom()></object>",
+    "<embed src=javascript:boom()>",
+    "<a href=javascript:boom()>x</a>",
+    "<a href='data:text/html,<script>boom()</script>'>x</a>",
+    "<form action=javascript:boom()><button>x</button></form>",
+    "<button formaction=javascript:boom()>x</button>",
+    "<input autofocus onfocus=boom()>",
+    "<details open ontoggle=boom()>",
+    "<video><source onerror=boom()></video>",
+    "<audio src=x onerror=boom()>",
+    "<marquee onstart=boom()>x</marquee>",
+    "<meta http-equiv=refresh content='0;url=javascript:boom()'>",
+    "<link rel=stylesheet href=//evil.example/x.css>",
+    "<base href=//evil.example/>",
+    "<style>@import '//evil.example/x.css'</style>",
+    "<template><script>boom()</script></template>",
+    "<noscript><p title='</noscript><img src=x onerror=boom()>'></noscript>",
+    "<!--><script>boom()</script>-->",
+    "<![CDATA[<script>boom()</script>]]>",
+    "<?xml version='1.0'?><script>boom()</script>",
+    "<x onclick=boom()>x</x>",
+    "<x style=animation-name:x onanimationend=boom()>",
+    '" onmouseover="boom()',
+    "' onmouseover='boom()",
+    '"><script>boom()</script>',
+    "'><script>boom()</script>",
+    "` onmouseover=`boom()",
+    '" autofocus onfocus="boom()" x="',
+    "javascript:boom()",
+    "{{ 7919 * 104729 }}",
+    "{% for x in range(9) %}boom{% endfor %}",
+    "${7919 * 104729}",
+    "{{ view.session.csrf }}",
+    "{{ ''.__class__.__mro__ }}",
+    "&lt;script&gt;boom()&lt;/script&gt;",
+    "&#60;script&#62;boom()&#60;/script&#62;",
+    "\\u003cscript\\u003eboom()\\u003c/script\\u003e",
+    "%3Cscript%3Eboom()%3C/script%3E",
+    "<scr\u202eipt>boom()</script>",
+    "\u2066<script>boom()</script>\u2069",
+    "\x1b]0;boom\x07<b>x</b>",
+    "<\x01script>boom()</script>",
+    "＜script＞boom()＜/script＞",
+    "<b>bold</b>\r\nSet-Cookie: boom=1",
+)
+# What a template of ours holds, and no stored text may add to.
+TAGS = frozenset(
+    {
+        "a",
+        "aside",
+        "blockquote",
+        "body",
+        "button",
+        "circle",
+        "code",
+        "dd",
+        "del",
+        "details",
+        "div",
+        "dl",
+        "dt",
+        "figcaption",
+        "figure",
+        "form",
+        "g",
+        "h1",
+        "h2",
+        "h3",
+        "head",
+        "header",
+        "html",
+        "i",
+        "input",
+        "ins",
+        "label",
+        "li",
+        "line",
+        "link",
+        "main",
+        "mark",
+        "meta",
+        "nav",
+        "ol",
+        "option",
+        "p",
+        "path",
+        "pre",
+        "rect",
+        "section",
+        "select",
+        "span",
+        "strong",
+        "summary",
+        "svg",
+        "table",
+        "tbody",
+        "td",
+        "text",
+        "textarea",
+        "th",
+        "thead",
+        "time",
+        "title",
+        "tr",
+        "ul",
+    }
+)
+
+
+class Reader(HTMLParser):
+    """Reads a page as a browser does: its tags, and what could run or load something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.faults: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name.startswith("on") or name in {"style", "srcdoc", "formaction", "xlink:href", "http-equiv"}:
+                self.faults.append(f"{tag} {name}={value}")
+            if name in {"href", "src", "action"} and not (value or "").startswith(("/inspect", "#")):
+                self.faults.append(f"{tag} {name}={value}")
+
+
+def check_markup(page: str) -> None:
+    reader = Reader()
+    reader.feed(page)
+    assert reader.tags <= TAGS, reader.tags - TAGS
+    assert reader.faults == []
+    assert not re.search(
+        "[\u202a-\u202e\u2066-\u2069\x00-\x08\x0e-\x1f]",
+        re.sub(r'value="[^"]*"|<textarea.*?</textarea>', "", page, flags=re.S),
+    )
+
+
+async def fill(memory: ReMe, payload: str) -> dict[str, str]:
+    """Keep a payload in every field that there is, and return the ids that it is shown by."""
+    at_all = re.sub("[\x00-\x1f]", "", payload)  # an id has no control characters
+    turn = {"role": "user", "content": payload, "name": payload, "metadata": {"k": payload}}
+    said = await memory.summary([{**turn, "message_id": f"m {at_all}"}], user_id="ana", session_id=f"s {at_all}")
+    [kept] = await memory.add_memories(
+        [
+            {
+                "content": f"plain {payload}",
+                "when_to_use": payload,
+                "memory_target": payload,
+                "metadata": {payload: payload},
+                "author": payload[:100],
+                "sources": [{"message_ids": list(said.message_ids)}],
+            }
+        ],
+        user_id="ana",
+        run_id=f"r {at_all}",
+        reason=payload,
+    )
+    await memory.supersede_memory(kept.memory_id, f"other {payload}", user_id="ana", reason=payload)
+    now = memory.clock.now()
+    job = Job(kind=payload[:60], payload={}, error=payload, raw=payload, created_at=now, due_at=now)
+    await memory.store.add_jobs(make_scope("space", "ana"), [job])
+    return {"memory": kept.memory_id, "message": f"m {at_all}", "session": f"s {at_all}", "run": f"r {at_all}"}
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_stored_text_never_becomes_markup(browser_as: Callable[..., Browser], home: ReMe, part: int) -> None:
+    browser = browser_as()
+    some = PAYLOADS[part::6]
+    kept = [(payload, browser.call(partial(fill, home, payload))) for payload in some]
+    visits: list[tuple[str, dict[str, str]]] = [(page, {}) for page in PAGES]
+    for payload, ids in kept:
+        visits += [(page, {"id": name}) for page, name in ids.items()]
+        visits += [("memory", {"id": payload}), ("memories", {"target": payload, "replaced": "1"}), (payload, {})]
+        visits += [("search", {"q": payload, "q2": "plain", "why_not": payload, "budget": "90", "replaced": "1"})]
+    for page, fields in visits:
+        assert browser.get(f"/inspect/{quote(page)}", **fields) in {200, 404, 422}, (page, fields)
+        check_markup(browser.page)
+    for _, ids in kept:
+        browser.get("/inspect/memory", id=ids["memory"])
+        assert browser.send("/inspect/memory/forget") == 200  # which shows all of it as what would go
+        check_markup(browser.page)
+
+
+def test_there_are_sixty_payloads() -> None:
+    assert len(set(PAYLOADS)) >= 60
+
+
+def test_a_computed_template_is_not_computed(browser: Browser, home: ReMe) -> None:
+    browser.call(partial(fill, home, "{{ 7919 * 104729 }} ${7919 * 104729}"))
+    for page in PAGES:
+        browser.get(f"/inspect/{page}")
+        assert str(7919 * 104729) not in browser.page
+
+
+async def talk(memory: ReMe) -> Memory:
+    """Keep a talk and a memory of it."""
+    turns = [
+        {"role": "user", "name": "Ana", "content": "My sister Eva lives in Lisbon.", "message_id": "m0"},
+        {"role": "assistant", "content": "Is she happy there?", "message_id": "m1"},
+        {"role": "user", "name": "Ana", "content": "我妹妹住在里斯本。", "message_id": "m2"},
+    ]
+    await memory.summary(turns, user_id="ana", session_id="talk")
+    await memory.add_memory("Ana has a dog.", user_id="ana", memory_target="dog")
+    fields = {"content": "Eva lives in Lisbon.", "valid_from": "2020", "sources": [{"message_ids": ["m0"]}]}
+    [kept] = await memory.add_memories([{**fields, "memory_target": "Eva"}], user_id="ana")
+    return kept
+
+
+def test_a_memory_shows_when_it_holds_and_quotes_what_it_rests_on(browser: Browser, home: ReMe) -> None:
+    kept = browser.call(partial(talk, home))
+    assert browser.get("/inspect/memory", id=kept.memory_id) == 200
+    assert "since 2020" in browser.page
+    assert "My sister <mark>Eva</mark> <mark>lives</mark> in <mark>Lisbon</mark>." in browser.page
+
+
+def test_a_session_shows_what_was_made_of_each_message(browser: Browser, home: ReMe) -> None:
+    browser.call(partial(talk, home))
+    browser.get("/inspect/sessions")
+    assert "3 messages" in browser.page
+    assert browser.get("/inspect/session", id="talk") == 200
+    said, made = browser.page.index("My sister Eva lives"), browser.page.index("Eva lives in Lisbon.")
+    assert said < made < browser.page.index("Is she happy there?")
+
+
+def test_the_timeline_is_filtered_and_shows_what_held(browser: Browser, home: ReMe) -> None:
+    kept = browser.call(partial(talk, home))
+    browser.get("/inspect/timeline")
+    assert browser.page.count('class="mark full diamond"') == 2
+    assert "我妹妹住在里斯本。" in browser.page
+    browser.get("/inspect/timeline", as_of="2021-01-01T00:00")
+    assert browser.page.count('class="mark hollow diamond"') == 1
+    browser.get("/inspect/timeline", session="other")
+    assert kept.memory_id not in browser.page
+    browser.get("/inspect/timeline", type="procedural")
+    assert "Nothing is kept here yet" in browser.page
+
+
+def test_the_debugger_shows_parts_what_is_left_out_and_why_not(browser: Browser, home: ReMe) -> None:
+    browser.call(partial(talk, home))
+    browser.get("/inspect/search", q="Where does Eva live?", q2="里斯本", limit="1", why_not="m1")
+    assert browser.page.count('class="asked-for"') == 2
+    assert "answers question +0.500" in browser.page
+    assert re.search("Why not <code>m1</code>", browser.page)
+    browser.get("/inspect/search", q="Where does Eva live?", budget="20")
+    assert re.search(r"\d+ of 20 tokens", browser.page)
+    browser.get("/inspect/search", q="Eva", limit="none")
+    assert "limit" in browser.page
+
+
+def test_what_is_not_there_is_404(browser: Browser, home: ReMe) -> None:
+    kept = browser.call(partial(talk, home))
+    theirs = browser.call(partial(home.add_memory, "Bob likes tea.", user_id="bob"))
+    browser.call(partial(home.summary, [{"role": "user", "content": "tea", "message_id": "b0"}], user_id="bob"))
+    run = browser.call(partial(home.history, theirs.memory_id, user_id="bob"))[0].run_id
+    assert browser.get("/inspect/memory", id=kept.memory_id) == 200
+    for page, name in (("memory", theirs.memory_id), ("message", "b0"), ("run", run), ("memory", "none"), ("x", "")):
+        assert browser.get(f"/inspect/{page}", id=name) == 404
+        assert "tea" not in browser.page
+    browser.get("/inspect/search", q="tea", why_not=theirs.memory_id)
+    assert "there is nothing of this id here" in browser.page
+    assert "Bob likes" not in browser.page
+
+
+def test_who_looks_after_the_space_sees_its_users_and_who_may_acts_as_them(
+    browser_as: Callable[..., Browser], home: ReMe
+) -> None:
+    one = browser_as(rights=frozenset({Right.READ}))
+    for user in ("ana", "bob"):
+        one.call(partial(home.add_memory, f"{user} likes tea.", user_id=user))
+    one.get("/inspect/users")
+    assert "bob" not in one.page
+    assert one.get("/inspect/memories", user="bob") == 403
+    assert "bob likes" not in one.page
+    every = browser_as(rights=frozenset(Right), of=one)
+    every.get("/inspect/users")
+    assert "/inspect/timeline?user=bob" in every.page
+    assert every.get("/inspect/memories", user="bob") == 200
+    assert "bob likes tea." in every.page
+    assert "/inspect/runs?user=bob" in every.page
+
+
+def test_lists_are_paged(browser: Browser, home: ReMe) -> None:
+    drafts = [{"content": f"fact number {number}", "memory_target": f"t{number}"} for number in range(130)]
+    browser.call(partial(home.add_memories, drafts, user_id="ana"))
+    for page in ("memories", "runs"):
+        seen: list[str] = []
+        browser.get(f"/inspect/{page}")
+        while True:
+            seen += re.findall(r"fact number (\d+)", browser.page)
+            more = re.search(r'rel="next" href="([^"]+)"', browser.page)
+            if more is None:
+                break
+            browser.get(unescape(more.group(1)))
+        assert page == "runs" or sorted(map(int, seen)) == list(range(130))
+        assert seen
+
+
+@pytest.mark.parametrize(
+    "value", ["garbage", "-1", "9" * 30, "\x00", "é", "0001-01-01", "9999-12-31T23:59", "{}", "m0"]
+)
+def test_nonsense_in_an_address_is_no_failure_of_ours(browser: Browser, home: ReMe, value: str) -> None:
+    browser.call(partial(talk, home))
+    names = (
+        "cursor",
+        "until",
+        "as_of",
+        "type",
+        "session",
+        "id",
+        "limit",
+        "budget",
+        "why_not",
+        "keyword",
+        "target",
+        "user",
+    )
+    for page in (*PAGES, "memory", "message", "session", "run"):
+        given = {"q": "Lisbon", "id": "talk", "replaced": "1"}
+        for name in names if page in {"timeline", "search"} else ("cursor", "id", "as_of", "type"):
+            assert browser.get(f"/inspect/{page}", **{**given, name: value}) < 500, (page, name)
+            check_markup(browser.page)
