@@ -12,10 +12,11 @@ from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundErr
 from reme_core.ports import DeleteMemory, Embedder, PutMemory, Store, WriteBatch
 from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import is_unchanged, join_relations, replaced
-from reme_core.schema import NO_VECTORS, Event, Memory, MemoryType, Scope, UndoResult, describe, new_id
+from reme_core.schema import NO_VECTORS, Event, Memory, MemoryType, Scope, UndoResult, describe, new_id, shown
 from reme_core.schema.checks import check_numbers, kind_of, merge_json
 from reme_core.steps.distillation import run_events
 from reme_core.steps.memory_blocks import is_grant
+from reme_core.steps.records import SINGLE_ID
 from reme_core.steps.user_input import check_time_not_future
 
 # What a caller may set; the rest is the scope's, the clock's or the store's.
@@ -146,7 +147,15 @@ class Editor:
         return stored
 
     async def delete(self, scope: Scope, memory_id: str, *, reason: str, at: datetime, erase: bool = False) -> None:
-        """Remove a memory; unless it is erased, its events stay, and it can be brought back (MemoryNotFoundError)."""
+        """Remove a memory; unless it is erased, its events stay, and it can be brought back.
+
+        Raises:
+            MemoryNotFoundError: No such memory in this scope.
+            InvalidInputError: The grant of a memory block, which only erasing takes away like this.
+        """
+        if not erase and is_grant(await _find(self.store, scope, memory_id)):
+            msg = f"memory {memory_id!r} is the grant of a memory block: take it back by revoke_memory_block"
+            raise InvalidInputError(msg)
         deletes = [DeleteMemory(memory_id=memory_id, erase=erase)]
         await self.store.put(scope, WriteBatch(deletes=deletes, reason=reason, run_id=new_id(), at=at))
 
@@ -183,6 +192,9 @@ def _draft(scope: Scope, fields: object, place: int, at: datetime) -> Memory:
         msg = f"memories[{place}]: {sorted(map(str, unknown))[0]!r} can't be set; there are {', '.join(sorted(_GIVEN))}"
         raise InvalidInputError(msg)
     given = {name: value for name, value in fields.items() if value is not None}
+    if str(given.get("memory_id", "")).startswith(SINGLE_ID):
+        msg = f"memories[{place}].memory_id: {shown(given['memory_id'])} is that of a record, which put_record writes"
+        raise InvalidInputError(msg)
     whole = {**given, **scope.model_dump(), "created_at": at, "updated_at": at}
     return _refuse_checked(_memory(whole, f"memories[{place}]"))
 
