@@ -54,11 +54,13 @@ class Editor:
         store: Where they go.
         embedder: Gives vectors; None leaves them to their words.
         start: Has what waits filled in later.
+        actor: Who writes, as the events tell it; never what a caller from elsewhere says of itself.
     """
 
     store: Store
     embedder: Embedder | None
     start: Callable[[Scope], None]
+    actor: str = "user"
 
     async def add(
         self, scope: Scope, drafts: Sequence[object], *, run_id: str | None, reason: str, at: datetime
@@ -111,7 +113,8 @@ class Editor:
         expected = before.revision if expected_revision is None else expected_revision
         if memory.index_text == before.index_text:  # the vector stays as well, so no model is needed
             put = PutMemory(memory=memory, expected_revision=expected)
-            [stored] = await self.store.put(scope, WriteBatch(puts=[put], reason=reason, run_id=new_id(), at=at))
+            batch = WriteBatch(puts=[put], reason=reason, run_id=new_id(), actor=self.actor, at=at)
+            [stored] = await self.store.put(scope, batch)
         else:
             [stored] = await self.put(scope, [memory], expected=[expected], run_id=new_id(), reason=reason, at=at)
         return stored
@@ -157,7 +160,8 @@ class Editor:
             msg = f"memory {memory_id!r} is the grant of a memory block: take it back by revoke_memory_block"
             raise InvalidInputError(msg)
         deletes = [DeleteMemory(memory_id=memory_id, erase=erase)]
-        await self.store.put(scope, WriteBatch(deletes=deletes, reason=reason, run_id=new_id(), at=at))
+        batch = WriteBatch(deletes=deletes, reason=reason, run_id=new_id(), actor=self.actor, at=at)
+        await self.store.put(scope, batch)
 
     async def put(
         self,
@@ -177,7 +181,8 @@ class Editor:
             PutMemory(memory=memory, vector=vector, wants_vector=self.embedder is not None, expected_revision=revision)
             for memory, vector, revision in zip(memories, vectors, expected, strict=True)
         ]
-        stored = await self.store.put(scope, WriteBatch(puts=puts, reason=reason, run_id=run_id, at=at))
+        batch = WriteBatch(puts=puts, reason=reason, run_id=run_id, actor=self.actor, at=at)
+        stored = await self.store.put(scope, batch)
         if self.embedder is not None and any(vector is None for vector in vectors):
             self.start(scope)
         return stored
@@ -223,8 +228,12 @@ def _memory(fields: Mapping[str, object], where: str) -> Memory:
     return memory
 
 
-async def undo_run(store: Store, embedder: Embedder | None, scope: Scope, run_id: str, *, at: datetime) -> UndoResult:
+async def undo_run(
+    store: Store, embedder: Embedder | None, scope: Scope, run_id: str, *, at: datetime, actor: str = "user"
+) -> UndoResult:
     """Put every memory that a run changed back to what it was before, in one atomic write with a run id of its own.
+
+    `actor` is as in `Editor`.
 
     Raises:
         RunNotFoundError: Nothing in this scope was changed by such a run.
@@ -257,6 +266,7 @@ async def undo_run(store: Store, embedder: Embedder | None, scope: Scope, run_id
         deletes=deletes,
         reason=f"{UNDO_REASON} {run_id}",
         run_id=undo_run_id,
+        actor=actor,
         at=at,
     )
     try:
