@@ -178,7 +178,7 @@ class JobRunner:
         if job.job_id in self._awaited and not outcome.is_lost:
             self._awaited[job.job_id] = outcome
         # After that: whoever waits for the job finds it settled meanwhile, and is to be told how it ended.
-        await self._costs.add(scope, job.kind, outcome.usage)
+        await self._costs.add(scope, job.kind, outcome.usage, run_id=job.run_id)
         return outcome
 
     async def _claim(self, scope: Scope, claim: ClaimJob) -> Job | None:

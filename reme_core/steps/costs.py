@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -44,6 +44,7 @@ class _CostRow(BaseModel):
     model_calls: int
     prompt_tokens: int
     completion_tokens: int
+    run_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,8 @@ class CostBook:
     store: Store
     clock: Clock
 
-    async def add(self, scope: Scope, purpose: str, usage: Usage) -> None:
-        """Write down what a call spent; nothing where no model was asked.
+    async def add(self, scope: Scope, purpose: str, usage: Usage, *, run_id: str | None = None) -> None:
+        """Write down what a call, or a try of the job of a run, spent; nothing where no model was asked.
 
         It is a note about work that is done: one that can't be written is logged, and takes nothing back.
         """
@@ -68,6 +69,7 @@ class CostBook:
             model_calls=usage.model_calls,
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,
+            run_id=run_id,
         )
         address = ItemAddress(namespace=(_COSTS, now.date().isoformat()), key=new_id())
         put = PutItem(address=address, value=row.model_dump(), owner=scope)
@@ -77,7 +79,13 @@ class CostBook:
             _LOG.error("what %s cost could not be written down: %s", purpose, exc)
 
     async def read(
-        self, memory_space: str, *, user_id: str | None = None, since: date | None = None, until: date | None = None
+        self,
+        memory_space: str,
+        *,
+        user_id: str | None = None,
+        since: date | None = None,
+        until: date | None = None,
+        run_id: str | None = None,
     ) -> list[Cost]:
         """Add up what was spent in a memory space, by day, user and purpose, in this order.
 
@@ -86,15 +94,17 @@ class CostBook:
             user_id: One user's alone.
             since: From this day (UTC) on.
             until: Up to this day, which is not counted any more.
+            run_id: One run's alone, the tries of its job that failed included.
         """
         found = await self.store.list_item_namespaces(
             SERVICE_SPACE, ListItemNamespaces(prefix=(_COSTS,), at=self.clock.now())
         )
         days = sorted(date.fromisoformat(namespace[1]) for namespace in found.namespaces)
+        conditions = _conditions({"memory_space": memory_space, "user_id": user_id, "run_id": run_id})
         sums: defaultdict[tuple[date, str, str], Usage] = defaultdict(Usage)
         for day in days:
             if (since is None or day >= since) and (until is None or day < until):
-                for row in await self._rows(day, _conditions(memory_space, user_id)):
+                for row in await self._rows(day, conditions):
                     sums[day, row.user_id, row.purpose] += Usage(**row.model_dump(include=set(Usage.model_fields)))
         return [
             Cost(
@@ -120,11 +130,9 @@ class CostBook:
                 return [row for row in rows.values() if row is not None]
 
 
-def _conditions(memory_space: str, user_id: str | None) -> list[ItemCondition]:
-    wanted: dict[str, JsonValue] = {"memory_space": memory_space}
-    if user_id is not None:
-        wanted["user_id"] = user_id
-    return [ItemCondition(field=name, operator=FilterOperator.EQ, operand=value) for name, value in wanted.items()]
+def _conditions(wanted: Mapping[str, JsonValue]) -> list[ItemCondition]:
+    given = {name: value for name, value in wanted.items() if value is not None}
+    return [ItemCondition(field=name, operator=FilterOperator.EQ, operand=value) for name, value in given.items()]
 
 
 def _read(value: dict[str, JsonValue]) -> _CostRow | None:
