@@ -163,14 +163,17 @@ class CommonOptions:
             )
             raise ConfigurationError(msg)
 
-    def open(self, *, with_llm: bool = False, with_embedding: bool = False) -> ReMe:
+    def open(
+        self, *, with_llm: bool = False, with_embedding: bool = False, loading_wait_s: float | None = None
+    ) -> ReMe:
         """Make the memory; models, where wanted, are those that the environment names."""
+        wait_s = _LOADING_WAIT_S if loading_wait_s is None else loading_wait_s
         memory = ReMe(
             self.space,
             self.folder,
             llm=UNSET if with_llm else None,
             embedding=UNSET if with_embedding else None,
-            vector_store=self.store_settings(loading_wait_s=_LOADING_WAIT_S),
+            vector_store=self.store_settings(loading_wait_s=wait_s),
             web_tools=web_tools(),
         )
         if self.hints and memory.llm is not None and sys.stderr.isatty():
