@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.mcp import check_serving
-from reme_core.cli.options import AsOf, CommonOptions, Session, with_common_options
-from reme_core.cli.output import Output, counted
+from reme_core.cli.options import AsOf, CommonOptions, Session, Whose, refuse, with_common_options
+from reme_core.cli.output import Output
 from reme_core.cli.serve import LOCAL, check_port, invitation
 from reme_core.errors import InvalidInputError
 from reme_core.schema import make_scope
 from reme_core.steps.user_input import read_time
+
+if TYPE_CHECKING:
+    from reme_core.facade.reme import ReMe
+    from reme_core.serve.inspect.day_charts import DayChart
+    from reme_core.serve.inspect.name_map import NameMap
+    from reme_core.serve.inspect.pictures import Timeline
+
+# Pages are asked for again: what is not loaded by then, they say, and the next answer has it.
+_LOADING_WAIT_S = 0.5
 
 
 class Picture(StrEnum):
     """What `reme picture` draws."""
 
     TIMELINE = "timeline"
+    MAP = "map"
+    GROWTH = "growth"
+    COST = "cost"
 
 
 @with_common_options
@@ -36,25 +49,57 @@ async def picture(
     session: Session = None,
     as_of: AsOf = None,
 ) -> int:
-    """Draw what was said, remembered and done last as an SVG file. Exit code 1: there is nothing."""
-    check_serving("reme picture", "jinja2")
-    from reme_core.serve.inspect.time_axis import AskedAxis, read_axis  # noqa: PLC0415  # the other commands need none
-    from reme_core.serve.inspect.view import draw  # noqa: PLC0415  # as above
+    """Draw as an SVG file what was said and done last, who is related to whom, or growth or cost by day.
 
-    asked = AskedAxis(session=session, as_of=read_time(as_of, "as_of"))
+    Exit code 1: there is nothing to draw.
+    """
+    check_serving("reme picture", "jinja2")
+    from reme_core.serve.inspect.view import draw  # noqa: PLC0415  # the other commands need none of it
+
+    if kind is not Picture.TIMELINE:
+        refuse(f"a picture of {kind}", {"--session": session})
+    if kind in {Picture.GROWTH, Picture.COST}:
+        refuse(f"a picture of {kind}", {"--as-of": as_of})
     async with where.existing() as (memory, whose):
-        axis = await read_axis(memory, make_scope(where.space, **whose), asked, lambda *_, **__: "")
-    if axis.picture is None:
+        made = await _read(kind, memory, whose, session, read_time(as_of, "as_of"))
+    if made is None:
         output.remark(f"there is nothing for a {kind}")
         return ExitCode.NOTHING_FOUND
     try:
-        out.write_text(draw(axis.picture), encoding="utf-8")
+        out.write_text(draw(kind, made), encoding="utf-8")
     except (OSError, ValueError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else exc
         msg = f"{str(out)!r} can't be written ({reason}): check the path"
         raise InvalidInputError(msg) from exc
-    output.remark(f"{out}: {counted(len(axis.picture.marks), 'mark')}")
+    output.remark(f"{out}: a picture of {kind}")
     return ExitCode.DONE
+
+
+async def _read(
+    kind: Picture, memory: ReMe, whose: Whose, session: str | None, as_of: datetime | None
+) -> Timeline | NameMap | DayChart | None:
+    """Return what is drawn, None where there is nothing."""
+    from reme_core.serve.inspect.day_charts import cost_chart, growth  # noqa: PLC0415  # the other commands need none
+    from reme_core.serve.inspect.name_map import read_map  # noqa: PLC0415  # as above
+    from reme_core.serve.inspect.time_axis import AskedAxis, read_axis  # noqa: PLC0415  # as above
+
+    scope = make_scope(memory.memory_space, **whose)
+    match kind:
+        case Picture.TIMELINE:
+            return (await read_axis(memory, scope, AskedAxis(session=session, as_of=as_of), _no_link)).picture
+        case Picture.MAP:
+            drawn = await read_map(memory, scope, as_of, _no_link)
+            return drawn if drawn.names else None
+        case Picture.GROWTH:
+            return await growth(memory, scope)
+        case Picture.COST:
+            return cost_chart(await memory.costs(**whose))
+
+
+def _no_link(page: str, **fields: str | int | None) -> str:
+    """Return no address: a file leads nowhere."""
+    del page, fields
+    return ""
 
 
 async def _inspect(
@@ -76,7 +121,9 @@ async def _inspect(
     from reme_core.serve.service import make_app, make_service  # noqa: PLC0415  # as above
 
     principal = Principal(scope=make_scope(where.space, **where.whose), rights=frozenset(Right))
-    service, browsers = make_service(replace(where, hints=False).open(with_embedding=True)), BrowserSessions()
+    quiet = replace(where, hints=False)
+    home = quiet.open(with_embedding=True, loading_wait_s=_LOADING_WAIT_S)  # without a chat model, which would do jobs
+    service, browsers = make_service(home), BrowserSessions()
     # Nobody is let in without the one-time address: the other doors stay closed.
     app = make_app(service, GuardRules(hosts=[LOCAL]), inspect_routes(service, browsers, write=write))
     async with process.opened(app) as opened:

@@ -35,6 +35,10 @@ class KnownRelations:
             known.graph.add(key, memory.relations)
         return known
 
+    def called(self, name: str) -> str:
+        """Return the one name by which a person or thing is told of; as it is given where nobody tells of it."""
+        return self._name(self.graph.find(name, _any)) or name
+
     def neighbours(self, name: str, *, hops: int, limit: int) -> Neighbours:
         """Return the relations of a name, and of those that it leads to in fewer than `hops` steps."""
         names = self.graph.find(name, _any)

@@ -17,6 +17,8 @@ CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 AXE = Path(os.environ.get("REME_AXE", ".venv-browser/node_modules/axe-core/axe.min.js"))
 MOST_BYTES = 150_000
 NARROW = 360
+# It is never asked: with one, the page of the dry run has its form.
+_MODEL = {"REME_LLM_MODEL": "none", "REME_LLM_API_KEY": "none", "REME_LLM_BASE_URL": "http://127.0.0.1:9/v1"}
 
 
 @pytest.fixture(scope="session")
@@ -79,6 +81,7 @@ def window_on(chromium: Any) -> Iterator[Callable[..., Window]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            env={**os.environ, **_MODEL},
         )
         started.append(process)
         assert process.stdout is not None

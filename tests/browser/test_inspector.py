@@ -43,7 +43,17 @@ def kept(folder: Path) -> str:
         memory.summary(TALK, user_id="ana", session_id="talk")
         eva = {"content": "Eva lives in Lisbon.", "memory_target": "Eva", "sources": [{"message_ids": ["m0"]}]}
         long = {"content": "词" * 300 + "x" * 300, "memory_target": "目标" * 100, "when_to_use": "<i>"}
-        first, *_ = memory.add_memories([eva, long], user_id="ana", reason="<b>why</b>")
+        told = [
+            ("Eva", "sister of", "user"),
+            ("Eva", "同事", "李明" * 40),
+            ("<script>alert(1)</script>", "x" * 60, "Eva"),
+        ]
+        related = [
+            {"content": f"told {place}", "memory_target": name, "relations": [(name, *more)]}
+            for place, (name, *more) in enumerate(told)
+        ]
+        many = [{"content": f"fact {n}", "relations": [("user", "knows", f"friend {n}")]} for n in range(50)]
+        first, *_ = memory.add_memories([eva, long, *related, *many], user_id="ana", reason="<b>why</b>")
     return first.memory_id
 
 
@@ -91,7 +101,8 @@ def test_a_user_of_many_messages_is_shown_page_by_page(window_on: Callable[..., 
             window.check()
         window.open("timeline")
         newest = window.page.locator("main").inner_text()
-        window.page.get_by_role("link", name="Older").click()
+        with window.page.expect_navigation():
+            window.page.get_by_role("link", name="Older").click()
         window.check()
         assert window.page.locator("main").inner_text() != newest
 

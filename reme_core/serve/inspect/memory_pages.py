@@ -12,7 +12,7 @@ from reme_core.ports import EventQuery
 from reme_core.schema import Memory, MemoryType, StoredMessage
 from reme_core.serve.access import Right
 from reme_core.serve.inspect.differences import TextPiece, changes, marked
-from reme_core.serve.inspect.pictures import bars
+from reme_core.serve.inspect.name_map import read_map
 from reme_core.serve.inspect.view import View
 from reme_core.steps import user_input as inputs
 from reme_core.steps.message_lines import find_all
@@ -84,10 +84,5 @@ def quoted(said: StoredMessage, item: Memory) -> Sequence[TextPiece]:
 
 
 async def targets(view: View) -> Response:
-    """Show whom and what the memories are about, by type."""
-    counts = await view.memory.store.count_targets(view.scope)
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], *item[0]))[:200]
-    rows = [
-        (kind, target, count, view.link("memories", type=str(kind), target=target)) for (kind, target), count in ordered
-    ]
-    return view.page("map", rows=rows, picture=bars([(f"{kind} / {target}", count) for kind, target, count, _ in rows]))
+    """Show whom and what the memories are about, and how these are related."""
+    return view.page("map", map=await read_map(view.memory, view.scope, view.ask_time("as_of"), view.link))

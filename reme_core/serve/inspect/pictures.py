@@ -1,4 +1,4 @@
-"""Pictures as numbers: places on a time axis, widths of bars and stacked parts; templates draw them as SVG.
+"""Pictures as numbers: places on a time axis, and stacked parts of a bar; templates draw them as SVG.
 
 Each mark has a shape of its own and a text, so that a picture is read without colours, and aloud.
 """
@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 WIDTH = 1000
 """Of every picture, in units of its own; it is drawn as wide as there is room."""
 _EDGE = 14
-_NAMES = 150
+NAMES = 150
 """For the names of lanes, at the left."""
 _LANE = 60
 _TOP = 8
@@ -75,7 +75,7 @@ def timeline(lanes: Mapping[str, Sequence[Mark]], begin: datetime, end: datetime
 
     def place(moment: datetime) -> float:
         share = (moment - begin).total_seconds() / span
-        return round(_NAMES + _EDGE + min(max(share, 0.0), 1.0) * (WIDTH - _NAMES - 2 * _EDGE), 1)
+        return round(NAMES + _EDGE + min(max(share, 0.0), 1.0) * (WIDTH - NAMES - 2 * _EDGE), 1)
 
     def placed(marks: Sequence[Mark], y: float) -> Iterator[PlacedMark]:
         """Place the marks of a lane; those that would cover each other stand beside its line in turn."""
@@ -95,20 +95,6 @@ def timeline(lanes: Mapping[str, Sequence[Mark]], begin: datetime, end: datetime
         ticks=[Tick(place(moment), moment.astimezone(UTC).strftime(form)) for moment in ticks],
         line=None if asked is None else place(asked),
     )
-
-
-class Bar(NamedTuple):
-    """A bar: what it is of, how much, and its width."""
-
-    label: str
-    value: float
-    width: float
-
-
-def bars(values: Sequence[tuple[str, float]]) -> list[Bar]:
-    """Return bars whose longest is as wide as the picture."""
-    most = max((abs(value) for _, value in values), default=0) or 1
-    return [Bar(label, value, round(abs(value) / most * WIDTH, 1)) for label, value in values]
 
 
 class Part(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date, timedelta
 from functools import partial
 
 from pydantic import JsonValue
@@ -10,18 +11,20 @@ from starlette.responses import Response
 
 from reme_core.errors import RunNotFoundError
 from reme_core.ports import EventQuery
-from reme_core.schema import Job, StoredMessage
+from reme_core.schema import Cost, Job, StoredMessage
 from reme_core.serve.access import Right
 from reme_core.serve.http.handlers import list_jobs
 from reme_core.serve.inspect.differences import changes
 from reme_core.serve.inspect.time_axis import by_run
 from reme_core.serve.inspect.view import View
 from reme_core.steps import user_input as inputs
+from reme_core.steps.costs import CostBook
 from reme_core.steps.message_lines import find_all
 
 _EVENTS = 100
 _JOBS = 20
 _MESSAGES = 20
+_TRIES = timedelta(days=8)  # around a run: its job may have failed before, and is paid for after it has written
 
 
 async def runs(view: View) -> Response:
@@ -40,9 +43,11 @@ async def run(view: View) -> Response:
     if not events:
         raise RunNotFoundError([run_id])
     more = str(events[_EVENTS - 1].sequence) if len(events) > _EVENTS else None
+    day = events[0].at.date()
     return view.page(
         "run",
         run_id=run_id,
+        costs=await _costs(view, run_id, since=day - _TRIES, until=day + _TRIES),
         events=[(event, changes(event.before, event.after)) for event in events[:_EVENTS]],
         more=view.next_page(more),
         writes=view.may(Right.WRITE),
@@ -55,12 +60,21 @@ async def jobs(view: View) -> Response:
     costs = (await view.memory.costs(**view.whose))[-30:]
     return view.page(
         "jobs",
-        jobs=[(job, await _given(view, job)) for job in page.jobs],
+        jobs=[
+            (job, await _given(view, job), await _costs(view, job.run_id, since=job.created_at.date()))
+            for job in page.jobs
+        ],
         costs=costs,
         more=view.next_page(page.next_cursor),
         writes=view.may(Right.WRITE),
         drops=view.may(Right.ADMIN),
     )
+
+
+async def _costs(view: View, run_id: str, *, since: date, until: date | None = None) -> list[Cost]:
+    """Return what models cost for a run by day, the tries of its job that failed included."""
+    book, scope = CostBook(view.memory.store, view.memory.clock), view.scope
+    return await book.read(scope.memory_space, user_id=scope.user_id, since=since, until=until, run_id=run_id)
 
 
 async def _given(view: View, job: Job) -> list[StoredMessage]:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from reme_core.errors import ReMeError
 from reme_core.schema import ExplainedHit, Explanation, RetrieveResult, hit_key
 from reme_core.serve.inspect.pictures import Part, stacked
-from reme_core.serve.inspect.view import View
+from reme_core.serve.inspect.view import View, whole
 
 _SHOWN = 60
 _CHARS = 400
@@ -42,18 +42,17 @@ async def search(view: View) -> Response:
     """Ask one question or two and show how the answers came about."""
     queries = [query for query in (view.ask("q"), view.ask("q2")) if query]
     asked = [await _ask(view, query) for query in queries]
-    names = list(dict.fromkeys(name for one in asked for row in _all(one) for name in row.item.parts))
-    return view.page("search", asked=asked, names=names)
+    return view.page("search", asked=asked)
 
 
 async def _ask(view: View, query: str) -> Asked:
-    limit, budget = view.ask("limit"), view.ask("budget")
+    limit, budget = view.ask("limit"), view.ask("budget")  # what is no number is refused as 0 is
     try:
         found = await view.memory.retrieve(
             query,
             **view.whose,
-            limit=_whole(limit),
-            token_budget=_whole(budget),
+            limit=whole(limit) or 0 if limit else None,
+            token_budget=whole(budget) or 0 if budget else None,
             as_of=view.ask("as_of") or None,
             memory_type=view.ask("type") or "auto",
             session_id=view.ask("session") or None,
@@ -79,13 +78,6 @@ async def _ask(view: View, query: str) -> Asked:
     )
 
 
-def _whole(text: str) -> int | None:
-    """Read a number of a form, or nothing; what is none is refused as the number 0 is."""
-    if not text:
-        return None
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
-
-
 def _row(view: View, item: ExplainedHit, most: float, names: Sequence[str]) -> Row:
     layer, _, name = hit_key(item.hit)
     if item.hit.reference is not None or layer == "summary":
@@ -94,7 +86,3 @@ def _row(view: View, item: ExplainedHit, most: float, names: Sequence[str]) -> R
         link = view.link("memory" if layer == "memory" else "message", id=name)
     text = item.hit.memory if len(item.hit.memory) <= _CHARS else f"{item.hit.memory[:_CHARS]} […]"
     return Row(item=item, parts=stacked(item.parts, most, names), text=text, link=link)
-
-
-def _all(asked: Asked) -> Sequence[Row]:
-    return [*asked.rows, *([asked.why] if asked.why is not None else [])]

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-
 from starlette.responses import Response, StreamingResponse
 
 from reme_core.errors import ConfigurationError
 from reme_core.ports import Counts
-from reme_core.schema import Cost, make_scope
+from reme_core.schema import make_scope
 from reme_core.serve.access import Right
 from reme_core.serve.http.export import MEDIA_TYPE, line_pieces
-from reme_core.serve.inspect.pictures import Bar, bars
+from reme_core.serve.inspect.day_charts import cost_chart, growth
 from reme_core.serve.inspect.view import HEADERS, View
 from reme_core.stores.sql.bookkeeping import list_users
 from reme_core.transfer.scope_transfer import scope_lines
 
 _USERS = 25
-_DAYS = 30
 
 
 async def users(view: View) -> Response:
@@ -30,7 +26,8 @@ async def users(view: View) -> Response:
         "users",
         counts=counts,
         own=await _count(view, view.scope.user_id),
-        costs=_by_day(costs),
+        costs=cost_chart(costs),
+        growth=await growth(view.memory, view.scope),
         can_switch=Right.ACT_AS in view.caller.rights,
         deletes=view.may(Right.ADMIN),
         more=view.next_page(more),
@@ -49,14 +46,6 @@ async def _names(view: View) -> tuple[list[str], str | None]:
 
 async def _count(view: View, user_id: str) -> Counts:
     return await view.memory.store.count(make_scope(view.scope.memory_space, user_id))
-
-
-def _by_day(costs: Sequence[Cost]) -> list[Bar]:
-    """Return the tokens of the last days."""
-    days: Counter[str] = Counter()
-    for cost in costs:
-        days[str(cost.day)] += cost.prompt_tokens + cost.completion_tokens
-    return bars(sorted(days.items())[-_DAYS:])
 
 
 async def export(view: View) -> Response:

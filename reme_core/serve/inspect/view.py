@@ -21,7 +21,9 @@ from reme_core.facade.reme import ReMe
 from reme_core.schema import Scope, shown_validity
 from reme_core.schema.hits import with_hidden_shown
 from reme_core.serve.access import ForbiddenError, Principal, Right
+from reme_core.serve.inspect.day_charts import DayChart
 from reme_core.serve.inspect.door import PREFIX, BrowserSession
+from reme_core.serve.inspect.name_map import NameMap
 from reme_core.serve.inspect.pictures import Timeline
 from reme_core.steps import user_input as inputs
 
@@ -103,8 +105,7 @@ class View:
 
     def number(self) -> int | None:
         """Return the cursor of a list of numbered things."""
-        cursor = self.cursor() or ""
-        return int(cursor) if cursor.isascii() and cursor.isdigit() and len(cursor) <= _MAX_DIGITS else None
+        return whole(self.ask("cursor"))
 
     def link(self, page: str, **fields: str | int | None) -> str:
         """Return the address of a page of the same user."""
@@ -141,6 +142,11 @@ async def read_form(request: Request, session: BrowserSession | None) -> dict[st
     return form
 
 
+def whole(text: str) -> int | None:
+    """Read a whole number, None for what is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
+
+
 def field(form: Mapping[str, str], name: str) -> str:
     """Return a field of a form that has to be there (InvalidInputError)."""
     if value := form.get(name, "").strip():
@@ -171,10 +177,10 @@ def environment() -> Environment:
     return made
 
 
-def draw(picture: Timeline) -> str:
-    """Return a picture as an SVG file of its own."""
+def draw(kind: str, picture: Timeline | NameMap | DayChart) -> str:
+    """Return a picture of this kind, `timeline`, `map` or a chart, as an SVG file of its own."""
     style = Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704  # our own file
-    return environment().get_template("timeline.svg").render(picture=picture, style=style)
+    return environment().get_template("picture.svg").render(kind=kind, picture=picture, style=style)
 
 
 def _shown(value: object) -> object:

@@ -9,13 +9,14 @@ partition anew, which then takes no longer than to take over so many changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from reme_core.schema import Scope
+from reme_core.schema import NO_STATEMENTS, Scope
 from reme_core.stores.sql.connection import LogKept, NewTexts, SqlConnection, Statements
 
 _KEPT_SHARE = 4
@@ -24,6 +25,7 @@ _MOST_KEPT = 20_000
 _PRUNE_EVERY = 64
 _Words: TypeAlias = Sequence[Sequence[str]]
 
+_SINCE_YEAR_1 = (date(1970, 1, 1).toordinal() - 1) * 86_400
 ITEMS = 4
 """Beside the layers of a scope, in the log: the items of a namespace, whose number stands in place of a scope's."""
 
@@ -242,6 +244,30 @@ def list_sessions(connection: SqlConnection, scope: Scope, before: int | None, l
         (-1 if number is None else number, 1 << 62 if before is None else before, limit),
     )
     return [SessionRow(*row) for row in rows]
+
+
+def count_days(connection: SqlConnection, scope: Scope) -> tuple[dict[date, int], dict[date, int]]:
+    """Count the messages, and the memories of every state, of a scope by the day (UTC) on which they were said."""
+    number = find_scope(connection, scope)
+    others = ", ".join(f"'{kind}'" for kind in sorted(NO_STATEMENTS))
+    memories = f"memory_type NOT IN ({others}) AND "
+    return (
+        _days_of(connection, "messages", "said_at", number),
+        _days_of(connection, "memories", "observed_at", number, memories),
+    )
+
+
+def _days_of(
+    connection: SqlConnection, table: str, column: str, scope: int | None, wanted: str = ""
+) -> dict[date, int]:
+    # A cast rounds in one engine and cuts off in the other; days are counted from the year 1, so that none is negative.
+    second = f"CAST({column} AS BIGINT) - CASE WHEN CAST({column} AS BIGINT) > {column} THEN 1 ELSE 0 END"
+    rows = connection.execute(
+        f"SELECT ({second} + {_SINCE_YEAR_1}) / 86400 + 1, count(*) FROM {table} WHERE {wanted}scope = ?"  # noqa: S608
+        " GROUP BY 1 ORDER BY 1",
+        (scope,),
+    )
+    return {date.fromordinal(int(day)): count for day, count in rows}
 
 
 _FIND_ROW = {

@@ -105,6 +105,22 @@ def test_a_picture_of_the_time_axis_is_a_file_of_its_own(reme: Reme, chat: str, 
     assert "Ana &amp; &lt;b&gt;Ben" in out.read_text(encoding="utf-8")
 
 
+def test_map_growth_and_cost_are_drawn_as_files(reme: Reme, chat: str, tmp_path: Path) -> None:
+    out = tmp_path / "drawn.svg"
+    reme("add", "--messages", chat, "--session", "s1")
+    reme("add", "Ana & <b>Ben</b> row", "--target", "<b>Ben</b>")
+    drawn = {}
+    for kind in ("map", "growth"):
+        assert reme("picture", kind, "--out", str(out)).code == 0
+        root = ElementTree.parse(out).getroot()  # noqa: S314  # our own file
+        drawn[kind] = [title.text or "" for title in root.iter("{http://www.w3.org/2000/svg}title")]
+        assert not list(root.iter("{http://www.w3.org/2000/svg}a"))
+    assert "<b>Ben</b>: memories 1, related names 0" in drawn["map"]
+    assert "1 memories" in drawn["growth"][0]
+    assert reme("picture", "cost", "--out", str(out)).code == 1
+    assert "--as-of says nothing about" in reme("picture", "growth", "--out", str(out), "--as-of", "2024").err
+
+
 def test_search_that_finds_nothing_ends_with_1(reme: Reme, chat: str) -> None:
     reme("add", "--messages", chat)
     nothing = reme("search", "submarine")

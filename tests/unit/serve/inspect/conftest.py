@@ -64,7 +64,8 @@ class Browser:
 
 @pytest.fixture
 def home(tmp_path: Path) -> ReMe:
-    return ReMe("space", tmp_path, llm=None, embedding=None)
+    settings = {"backend": "local_file", "loading_wait_s": 0}
+    return ReMe("space", tmp_path, llm=None, embedding=None, vector_store=settings)
 
 
 @pytest.fixture
@@ -87,7 +88,8 @@ def browser_as(home: ReMe) -> Iterator[Callable[..., Browser]]:
             browser = Browser(client, of.sessions, principal, of.service)
         else:
             service, sessions = make_service(home), BrowserSessions()
-            app = make_app(service, GuardRules(), inspect_routes(service, sessions, write=write))
+            routes = inspect_routes(service, sessions, write=write)
+            app = make_app(service, GuardRules(), routes)
             client = TestClient(app, base_url=BASE)
             clients.append(client)
             client.__enter__()
