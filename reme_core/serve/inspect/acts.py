@@ -8,11 +8,13 @@ from starlette.responses import Response
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError, RunNotFoundError
 from reme_core.ports import EventQuery
+from reme_core.remember.memory_editor import Editor, undo_run
 from reme_core.schema import Event, Memory
 from reme_core.serve.access import Right
 from reme_core.serve.inspect.differences import Change, changes
 from reme_core.serve.inspect.memory_pages import find
-from reme_core.serve.inspect.view import View, field
+from reme_core.serve.inspect.view import View, field, whole
+from reme_core.steps import user_input as inputs
 
 _EVENTS = 1000
 
@@ -24,13 +26,13 @@ async def edit(view: View) -> Response:
     after = item.model_copy(update={"content": content, "when_to_use": view.form.get("when_to_use", "").strip()})
     if not _is_confirmed(view):
         return _preview(view, "Edit this memory", [(item, changes(item, after))])
-    await view.memory.update_memory(
+    await _editor(view).update(
+        view.scope,
         item.memory_id,
-        **view.whose,
-        content=content,
-        when_to_use=after.when_to_use,
+        {"content": content, "when_to_use": after.when_to_use},
         expected_revision=_revision(view),
         reason=_reason(view),
+        at=view.memory.clock.now(),
     )
     return view.go(view.link("memory", id=item.memory_id))
 
@@ -45,8 +47,9 @@ async def supersede(view: View) -> Response:
         words = "The old memory is kept, closed at that time, and found for times before it."
         return _preview(view, "Replace this memory", [(item, changes(item, after))], words)
     _check_revision(view, item)
-    newer = await view.memory.supersede_memory(
-        item.memory_id, content, **view.whose, valid_from=since, reason=_reason(view)
+    given = {"content": content, "valid_from": since}
+    newer = await _editor(view).supersede(
+        view.scope, item.memory_id, given, reason=_reason(view), at=view.memory.clock.now()
     )
     return view.go(view.link("memory", id=newer.memory_id))
 
@@ -59,7 +62,7 @@ async def forget(view: View) -> Response:
         words = "It is found no more. Its history stays, and undoing the run brings it back."
         return _preview(view, "Forget this memory", [(item, changes(item, None))], words)
     _check_revision(view, item)
-    await view.memory.delete_memory(item.memory_id, **view.whose, reason=_reason(view))
+    await _editor(view).delete(view.scope, item.memory_id, reason=_reason(view), at=view.memory.clock.now())
     return view.go(view.link("memory", id=item.memory_id))
 
 
@@ -114,7 +117,8 @@ async def undo(view: View) -> Response:
             (last[name].after or first[name].before, changes(last[name].after, first[name].before)) for name in last
         ]
         return _preview(view, "Undo this run", shown, "Each memory becomes again what it was before the run.")
-    done = await view.memory.undo(run_id, **view.whose)
+    at, actor = view.memory.clock.now(), _person(view)
+    done = await undo_run(view.memory.store, view.memory.resting_embedder, view.scope, run_id, at=at, actor=actor)
     return view.go(view.link("run", id=done.undo_run_id))
 
 
@@ -180,8 +184,7 @@ async def _events(view: View, memory_id: str) -> list[Event]:
 
 
 def _revision(view: View) -> int:
-    text = field(view.form, "revision")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    return whole(field(view.form, "revision")) or 0
 
 
 def _check_revision(view: View, item: Memory) -> None:
@@ -192,5 +195,17 @@ def _check_revision(view: View, item: Memory) -> None:
 
 
 def _reason(view: View) -> str:
-    said = view.form.get("reason", "").strip()
+    said = inputs.read_text(view.form.get("reason", "").strip(), "reason")
     return f"in the inspector: {said}" if said else "in the inspector"
+
+
+def _editor(view: View) -> Editor:
+    """Return what writes in the name of the person who is signed in."""
+    memory = view.memory
+    return Editor(store=memory.store, embedder=memory.resting_embedder, start=memory.start_waiting, actor=_person(view))
+
+
+def _person(view: View) -> str:
+    """Return the actor of what is done here: who is signed in, whosever memory it is; programs are no `user NAME`."""
+    key = "" if view.caller.key_id is None else f" (key {view.caller.key_id})"
+    return f"user {view.caller.scope.user_id}{key}"

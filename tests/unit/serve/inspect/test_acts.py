@@ -36,8 +36,28 @@ def test_an_edit_is_shown_then_made(browser: Browser, home: ReMe, kept: Memory) 
     assert browser.send("/inspect/memory/edit") == 200
     assert now(browser, home, kept).content == TEXT.replace("Lisbon", "Porto")
     event = browser.call(partial(home.history, kept.memory_id, user_id="ana"))[-1]
-    assert (event.actor, event.reason) == ("user", "in the inspector: she told me")
+    assert (event.actor, event.reason) == ("user ana", "in the inspector: she told me")
     assert "she told me" in browser.page
+
+
+def test_what_a_person_does_is_an_event_with_the_person_as_actor(
+    browser_as: Callable[..., Browser], home: ReMe, tmp_path: Path
+) -> None:
+    browser = browser_as(signed_in=False)
+    token, key = browser.call(partial(browser.service.keys.add, make_scope("space", "eve"), list(Right)))
+    assert browser.client.post("/inspect/sign-in", data={"key": token}).status_code == 200
+    memory = browser.call(partial(home.add_memory, "Eva lives in Lisbon.", user_id="ana"))
+    shown: dict[str, str] = {"id": memory.memory_id, "user": "ana"}
+    for act in ("edit", "supersede", "forget"):
+        browser.get("/inspect/memory", **shown)
+        browser.send(f"/inspect/memory/{act}", content=f"Eva lives in Porto, {act}.")
+        browser.send(f"/inspect/memory/{act}")
+    events = browser.call(partial(home.history, memory.memory_id, user_id="ana"))
+    browser.get("/inspect/run", id=events[-1].run_id, user="ana")
+    browser.send("/inspect/run/undo")
+    browser.send("/inspect/run/undo")
+    actors = [event.actor for event in browser.call(partial(home.history, memory.memory_id, user_id="ana"))]
+    assert actors == ["user", *[f"user eve (key {key.key_id})"] * 4]
 
 
 def test_a_text_goes_through_the_form_unchanged(browser: Browser, home: ReMe) -> None:
