@@ -125,7 +125,8 @@ async def _inspect(
     home = quiet.open(with_embedding=True, loading_wait_s=_LOADING_WAIT_S)  # without a chat model, which would do jobs
     service, browsers = make_service(home), BrowserSessions()
     # Nobody is let in without the one-time address: the other doors stay closed.
-    app = make_app(service, GuardRules(hosts=[LOCAL]), inspect_routes(service, browsers, write=write))
+    rules, previewing = GuardRules(hosts=[LOCAL]), quiet.open(with_llm=True, with_embedding=True)
+    app = make_app(service, rules, inspect_routes(service, browsers, write=write, previewing=previewing))
     async with process.opened(app) as opened:
         listening = process.listen(LOCAL, port)
         line = invitation(browsers, principal, listening.address)
@@ -135,8 +136,11 @@ async def _inspect(
             import webbrowser  # noqa: PLC0415  # as above
 
             webbrowser.open(line.rpartition(" ")[2])
-        with process.logging_to_stderr():
-            await process.serve(opened, listening)
+        try:
+            with process.logging_to_stderr():
+                await process.serve(opened, listening)
+        finally:
+            await previewing.close(finish_jobs=False)
     return ExitCode.DONE
 
 

@@ -16,7 +16,7 @@ from tests.browser.conftest import AXE, NARROW, Window
 pytestmark = pytest.mark.browser
 
 MANY = int(os.environ.get("REME_BROWSER_MESSAGES", "2000"))
-PAGES = ("timeline", "search", "memories", "sessions", "runs", "jobs", "map", "users", "sign-in")
+PAGES = ("timeline", "search", "memories", "sessions", "runs", "jobs", "map", "preview", "users", "sign-in")
 ASKED = ("search?q=Lisbon&q2=里斯本&why_not=m0&budget=100", "timeline?as_of=2024-06-01T00:00", "session?id=talk")
 WAYS: dict[str, dict[str, Any]] = {
     "wide": {"viewport": {"width": 1280, "height": 900}},

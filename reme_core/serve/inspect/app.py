@@ -11,9 +11,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from reme_core.errors import ReMeError
+from reme_core.facade.reme import ReMe
 from reme_core.serve.access import Principal, Right, UnauthorizedError
 from reme_core.serve.failures import log_bug, status_of, told_words
-from reme_core.serve.inspect import acts, memory_pages, run_pages, search_page, talk_pages, user_pages
+from reme_core.serve.inspect import acts, memory_pages, preview_page, run_pages, search_page, talk_pages, user_pages
 from reme_core.serve.inspect.door import PREFIX, SESSION_S, BrowserSession, BrowserSessions
 from reme_core.serve.inspect.view import HEADERS, TEMPLATES, View, environment, read_form
 from reme_core.serve.service import Service
@@ -35,8 +36,10 @@ PAGES: Mapping[str, Page] = {
     "jobs": run_pages.jobs,
     "users": user_pages.users,
     "export": user_pages.export,
+    "preview": preview_page.form,
 }
 ACTS: Mapping[str, Page] = {
+    "preview": preview_page.preview,
     "memory/edit": acts.edit,
     "memory/supersede": acts.supersede,
     "memory/forget": acts.forget,
@@ -56,6 +59,7 @@ class Inspector:
     service: Service
     sessions: BrowserSessions
     write: bool
+    previewing: ReMe | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -96,6 +100,7 @@ class Inspector:
         view = View(
             request=request,
             memory=await self.service.memory_of(caller),
+            previewing=self.previewing,
             caller=caller,
             principal=caller.act_as(user) if user else caller,
             session=session,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from reme_core.facade.reme import ReMe
 from reme_core.serve.access import Principal
 from reme_core.serve.service import Service
 
@@ -78,9 +79,14 @@ def _digest(kind: str, name: str) -> str:
     return hashlib.sha256(f"{kind} {name}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def inspect_routes(service: Service, sessions: BrowserSessions, *, write: bool) -> list[BaseRoute]:
-    """Return the routes of the inspector; without `write` nobody changes anything there, whatever a key says."""
-    app = _LazyInspector(service, sessions, write)
+def inspect_routes(
+    service: Service, sessions: BrowserSessions, *, write: bool, previewing: ReMe | None = None
+) -> list[BaseRoute]:
+    """Return the routes of the inspector; without `write` nobody changes anything there, whatever a key says.
+
+    `previewing` has the chat model of previews, where the service has none; whoever made it closes it.
+    """
+    app = _LazyInspector(service, sessions, write, previewing)
     return [Route(PREFIX, app), Route(PREFIX + "/{page:path}", app)]
 
 
@@ -91,6 +97,7 @@ class _LazyInspector:
     service: Service
     sessions: BrowserSessions
     write: bool
+    previewing: ReMe | None
     _loaded: ASGIApp | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,5 +105,5 @@ class _LazyInspector:
         if self._loaded is None:
             from reme_core.serve.inspect.app import Inspector  # noqa: PLC0415  # brings Jinja; most never ask for it
 
-            self._loaded = Inspector(self.service, self.sessions, write=self.write)
+            self._loaded = Inspector(self.service, self.sessions, write=self.write, previewing=self.previewing)
         await self._loaded(scope, receive, send)

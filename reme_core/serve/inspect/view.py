@@ -55,6 +55,7 @@ class View:
     Attributes:
         request: As it came.
         memory: The memory of the caller's space.
+        previewing: What has a chat model for previews alone, where `memory` has none: that one would do jobs, too.
         caller: Who is signed in.
         principal: The same as the user whose memory is looked at.
         session: The browser's session.
@@ -64,6 +65,7 @@ class View:
 
     request: Request
     memory: ReMe
+    previewing: ReMe | None = None
     caller: Principal
     principal: Principal
     session: BrowserSession

@@ -79,6 +79,7 @@ def browser_as(home: ReMe) -> Iterator[Callable[..., Browser]]:
         *,
         write: bool = True,
         signed_in: bool = True,
+        previewing: ReMe | None = None,
         of: Browser | None = None,
     ) -> Browser:
         principal = Principal(scope=make_scope("space", user), rights=rights)
@@ -88,7 +89,7 @@ def browser_as(home: ReMe) -> Iterator[Callable[..., Browser]]:
             browser = Browser(client, of.sessions, principal, of.service)
         else:
             service, sessions = make_service(home), BrowserSessions()
-            routes = inspect_routes(service, sessions, write=write)
+            routes = inspect_routes(service, sessions, write=write, previewing=previewing)
             app = make_app(service, GuardRules(), routes)
             client = TestClient(app, base_url=BASE)
             clients.append(client)

@@ -78,13 +78,13 @@ def test_signing_out_ends_the_session(browser: Browser) -> None:
     assert browser.get("/inspect/timeline") == 401
 
 
-@pytest.mark.parametrize("act", ACTS)
-def test_a_form_without_the_token_of_the_session_does_nothing(browser: Browser, home: ReMe, act: str) -> None:
+def test_a_form_without_the_token_of_the_session_does_nothing(browser: Browser, home: ReMe) -> None:
     kept = browser.call(partial(home.add_memory, "Ana likes tea.", user_id="ana"))
     given = {"id": kept.memory_id, "content": "x", "confirmed": "yes", "revision": "1", "name": "ana"}
-    for csrf in ({}, {"csrf": ""}, {"csrf": "wrong"}, {"csrf": "ä"}):
-        assert browser.client.post(f"/inspect/{act}", data={**given, **csrf}).status_code == 403
-    assert browser.client.get(f"/inspect/{act}", params={**given}).status_code == 404
+    for act in ACTS:
+        for csrf in ({}, {"csrf": ""}, {"csrf": "wrong"}, {"csrf": "ä"}):
+            assert browser.client.post(f"/inspect/{act}", data={**given, **csrf}).status_code == 403
+        assert act in PAGES or browser.client.get(f"/inspect/{act}", params={**given}).status_code == 404
     assert browser.call(partial(home.get_memory, kept.memory_id, user_id="ana")) == kept
 
 
@@ -94,18 +94,18 @@ def test_pages_of_somebody_else_are_refused(browser: Browser) -> None:
     assert browser.client.get("/inspect/timeline", headers={"Origin": BASE}).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["timeline", "nothing", "style.css", "export", "sign-in", "memory?id=none"])
-def test_each_answer_forbids_frames_scripts_and_caches(browser: Browser, path: str) -> None:
-    headers = browser.client.get(f"/inspect/{path}").headers
-    rules = headers["content-security-policy"]
-    assert "default-src 'self'" in rules
-    assert "frame-ancestors 'none'" in rules
-    assert "script-src 'none'" in rules
-    assert "unsafe" not in rules
-    assert headers["cache-control"] == "no-store"
-    assert headers["x-frame-options"] == "DENY"
-    assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "same-origin"
+def test_each_answer_forbids_frames_scripts_and_caches(browser: Browser) -> None:
+    for path in ("timeline", "nothing", "style.css", "export", "sign-in", "memory?id=none"):
+        headers = browser.client.get(f"/inspect/{path}").headers
+        rules = headers["content-security-policy"]
+        assert "default-src 'self'" in rules, path
+        assert "frame-ancestors 'none'" in rules
+        assert "script-src 'none'" in rules
+        assert "unsafe" not in rules
+        assert headers["cache-control"] == "no-store"
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "same-origin"
 
 
 def test_without_write_and_without_the_right_nothing_is_changed(browser_as: Callable[..., Browser], home: ReMe) -> None:
@@ -116,7 +116,7 @@ def test_without_write_and_without_the_right_nothing_is_changed(browser_as: Call
         assert browser.get("/inspect/memory", id=kept.memory_id) == 200
         assert "/inspect/memory/" not in browser.page
         session = browser.page.partition('name="csrf" value="')[2].partition('"')[0]
-        for act in ACTS:
+        for act in ACTS if browser is few else [name for name in ACTS if name != "preview"]:
             given = {"csrf": session, "id": kept.memory_id, "content": "x", "confirmed": "yes", "revision": "1"}
             assert browser.client.post(f"/inspect/{act}", data={**given, "name": "ana"}).status_code == 403
     assert reads.call(partial(home.get_memory, kept.memory_id, user_id="ana")) == kept

@@ -18,7 +18,7 @@ from reme_core.steps.costs import CostBook
 from reme_core.stores.sql import partitions
 from tests.unit.serve.inspect.conftest import Browser
 
-PAGES = ("timeline", "search", "memories", "sessions", "runs", "jobs", "map", "users")
+PAGES = ("timeline", "search", "memories", "sessions", "runs", "jobs", "map", "preview", "users")
 # Source of most: OWASP's cheat sheet on filter evasion, and the contexts that these pages have.
 PAYLOADS = (
     "<script>boom()</script>",
@@ -427,6 +427,7 @@ def test_nonsense_in_an_address_is_no_failure_of_ours(browser: Browser, home: Re
         "search": ("as_of", "type", "session", "limit", "budget", "why_not"),
         "memories": ("cursor", "as_of", "type", "keyword", "target"),
         "map": ("as_of",),
+        "preview": (),
     }
     for page in (*PAGES, "memory", "message", "session", "run"):
         given = {"q": "Lisbon", "id": "talk", "replaced": "1"}
