@@ -142,3 +142,15 @@ async def test_a_model_that_orders_is_a_part_of_the_score(tmp_path: Path) -> Non
         assert any(item.parts.get("reranked") for item in explained.candidates)
         for item in explained.candidates:
             assert sum(item.parts.values()) == pytest.approx(item.hit.score)
+
+
+async def test_what_a_model_put_behind_others_says_so(tmp_path: Path) -> None:
+    from reme_core import RerankingRetriever
+
+    async with ReMe("space", tmp_path, llm=ScriptedChatModel(['{"order": [2]}']), embedding=None) as memory:
+        memory.set_retriever(RerankingRetriever())
+        best = await memory.add_memory("Lisbon has the best tarts.", user_id="ana")
+        await memory.add_memory("Lisbon is where Eva lives.", user_id="ana")
+        answer = await why(memory, best.memory_id, "Lisbon tarts?", limit=1)
+        assert answer.left_out is LeftOut.LIMIT
+        assert "number 2 of 2" in answer.reason
