@@ -11,14 +11,14 @@ from reme_core.errors import MemoryNotFoundError
 from reme_core.ports import EventQuery
 from reme_core.schema import Memory, MemoryType, StoredMessage
 from reme_core.serve.access import Right
-from reme_core.serve.inspect.differences import TextPiece, changes, marked
+from reme_core.serve.inspect.differences import CHARS_IN_LIST, TextPiece, changes, marked
 from reme_core.serve.inspect.pictures import bars
 from reme_core.serve.inspect.view import View
 from reme_core.steps import user_input as inputs
 from reme_core.steps.message_lines import find_all
 
 _PAGE = 50
-_EVENTS = 50
+_EVENTS = 30
 _MESSAGES = 30
 
 
@@ -53,7 +53,7 @@ async def memory(view: View) -> Response:
         memory=item,
         state=state,
         sources=[(said, quoted(said, item)) for said in sources] if item else [],
-        events=[(event, changes(event.before, event.after)) for event in events[:_EVENTS]],
+        events=[(event, changes(event.before, event.after, CHARS_IN_LIST)) for event in events[:_EVENTS]],
         more=view.next_page(more),
         writes=view.may(Right.WRITE),
         erases=view.may(Right.ADMIN),
