@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from difflib import SequenceMatcher
+from itertools import groupby
 from typing import Literal, NamedTuple, TypeAlias
 
 from reme_core.schema import Memory, shown_validity
@@ -13,7 +14,7 @@ _PIECES = re.compile(r"\w+|\W", re.ASCII)
 _WORD_AT_END = re.compile(r"\w+\Z", re.ASCII)
 # SequenceMatcher takes time that grows with the square: of longer texts the beginnings are compared.
 _MOST_PIECES, MOST_CHARS = 2000, 10_000
-CHARS_IN_LIST = 700
+CHARS_IN_LIST = 400
 """Of a text whose difference is one of many on a page."""
 _LEFT_OUT = " […] "
 # Of what is the same on both sides the middle is left out beyond this.
@@ -87,7 +88,8 @@ def _fields(memory: Memory | None) -> dict[str, str]:
 def marked(text: str, like: str) -> list[TextPiece]:
     """Return the pieces of a text, those words marked that another text has in some form."""
     wanted = frozenset(query_terms(like))
-    return [TextPiece(_kind(piece, wanted), piece) for piece in _PIECES.findall(text)]
+    kinds = groupby(_PIECES.findall(text), key=lambda piece: _kind(piece, wanted))
+    return [TextPiece(kind, "".join(pieces)) for kind, pieces in kinds]
 
 
 def _kind(piece: str, wanted: frozenset[str]) -> Literal["mark", "same"]:

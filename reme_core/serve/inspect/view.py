@@ -36,7 +36,7 @@ HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
 }
 TEMPLATES = Path(__file__).parent / "templates"
-_MANY_CHARS = 1200
+_MANY_CHARS = 600
 _SIGN_IN_CHARS = 4096
 _MAX_DIGITS = 18  # of a whole number of 64 bits
 

@@ -296,6 +296,20 @@ def test_many_and_long_fields_of_metadata_keep_a_page_small(browser: Browser, ho
     assert len(browser.page) < 150_000
 
 
+def test_long_chinese_texts_keep_pages_small(browser: Browser, home: ReMe) -> None:
+    text = "我妹妹伊娃住在里斯本，她喜欢喝绿茶。" * 50
+    turns = [{"role": "user", "content": f"{number} {text}", "message_id": f"m{number}"} for number in range(90)]
+    browser.call(partial(home.summary, turns, user_id="ana", session_id="talk"))
+    sources = [{"message_ids": [f"m{number}" for number in range(40)]}]
+    drafts = [{"content": f"{n} {text}", "memory_target": f"t{n}", "sources": sources} for n in range(60)]
+    first, *_ = browser.call(partial(home.add_memories, drafts, user_id="ana"))
+    [event] = browser.call(partial(home.history, first.memory_id, user_id="ana"))
+    pages = {"timeline": "", "session": "talk", "memories": "", "memory": first.memory_id, "run": str(event.run_id)}
+    for page, name in pages.items():
+        assert browser.get(f"/inspect/{page}", id=name) == 200
+        assert len(browser.page.encode()) < 150_000, page
+
+
 def test_the_timeline_is_filtered_and_shows_what_held(browser: Browser, home: ReMe) -> None:
     kept = browser.call(partial(talk, home))
     browser.get("/inspect/timeline")
