@@ -55,6 +55,7 @@ async def why_not_compared(store: Store, scope: Scope, name: str, account: Searc
         return _why(name, LeftOut.NO_MATCH)
     hit, item_, factor, base = found
     account.found([hit], [item_], factor=factor, base=base)
+    account.moved("bounded", [hit])
     place = item_.place
     of_layer = "" if place is None else f": it is number {place} of its layer"
     explained = account.explained(hit, rank=0, left_out=LeftOut.CANDIDATES)
