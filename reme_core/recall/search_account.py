@@ -16,7 +16,7 @@ from reme_core.ports import (
     ScoredMessage,
     TokenCounter,
 )
-from reme_core.schema import ExplainedHit, Explanation, Hit, Layer, LeftOut, Scope, hit_key
+from reme_core.schema import ExplainedHit, Explanation, Hit, Layer, LeftOut, Scope, WhyNot, hit_key
 from reme_core.schema.explanations import HitKey
 
 # Below this a difference is one of rounding, and no part of a score.
@@ -113,6 +113,16 @@ class SearchAccount:
         )
 
 
+def why_among(explanation: Explanation, name: str) -> WhyNot | None:
+    """Tell why something that was compared is no result, or that it is one; None where it was not compared."""
+    for item in explanation.candidates:
+        if hit_key(item.hit)[2] == name:
+            place = f"number {item.rank} of {len(explanation.candidates)} with a score of {item.hit.score:.3f}"
+            reason = f"{item.left_out.words}: it is {place}" if item.left_out else f"it is a result, {place}"
+            return WhyNot(id=name, left_out=item.left_out, reason=reason, found=item)
+    return None
+
+
 def reordered(
     explanation: Explanation,
     hits: Sequence[Hit],
@@ -134,4 +144,6 @@ def reordered(
     told.sort(key=lambda item: -item.hit.score)
     candidates = tuple(item.model_copy(update={"rank": rank}) for rank, item in enumerate(told, 1))
     tokens = sum(counter.count(hit.memory) for hit in results)
-    return explanation.model_copy(update={"candidates": candidates, "tokens": tokens})
+    anew = explanation.model_copy(update={"candidates": candidates, "tokens": tokens})
+    why = anew.why_not
+    return anew if why is None else anew.model_copy(update={"why_not": why_among(anew, why.id) or why})

@@ -213,6 +213,7 @@ class SimpleRetriever:
         if account.explains:
             factor, base = share_and_base(item, asked, vector)
             account.found([hit], [item], factor=factor, base=base)
+            account.moved("bounded", [hit])  # the score of a memory is one in [0, 1]
         return hit
 
     async def _index(

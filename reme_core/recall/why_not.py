@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from reme_core.errors import BlockNotFoundError, MemoryNotFoundError, MessageNotFoundError
 from reme_core.ports import EventQuery, RetrieveRequest, ScoredBlock, ScoredMemory, ScoredMessage, Store, TokenCounter
-from reme_core.recall.search_account import AskedFor, SearchAccount
+from reme_core.recall.search_account import AskedFor, SearchAccount, why_among
 from reme_core.recall.shares import share_and_base, share_of_memory
 from reme_core.retrieval.hits import block_hit, memory_hit, message_hit
 from reme_core.rules import check_filter, matches
-from reme_core.schema import Block, Explanation, Hit, Layer, LeftOut, Memory, Scope, StoredMessage, WhyNot, hit_key
+from reme_core.schema import Block, Explanation, Hit, Layer, LeftOut, Memory, Scope, StoredMessage, WhyNot
 
 
 async def explain_search(
@@ -28,21 +28,11 @@ async def explain_search(
     name = request.why_not
     if name is None:
         return explanation
-    why = _why_among(explanation, name)
+    why = why_among(explanation, name)
     for scope in scopes:
         if why is None or why.left_out is LeftOut.UNKNOWN:
             why = await why_not_compared(store, scope, name, account)
     return explanation.model_copy(update={"why_not": why})
-
-
-def _why_among(explanation: Explanation, name: str) -> WhyNot | None:
-    """Tell why something that was compared is no result, or that it is one; None where it was not compared."""
-    for item in explanation.candidates:
-        if hit_key(item.hit)[2] == name:
-            place = f"number {item.rank} of {len(explanation.candidates)} with a score of {item.hit.score:.3f}"
-            reason = f"{item.left_out.words}: it is {place}" if item.left_out else f"it is a result, {place}"
-            return WhyNot(id=name, left_out=item.left_out, reason=reason, found=item)
-    return None
 
 
 async def why_not_compared(store: Store, scope: Scope, name: str, account: SearchAccount) -> WhyNot:
@@ -65,6 +55,7 @@ async def why_not_compared(store: Store, scope: Scope, name: str, account: Searc
         return _why(name, LeftOut.NO_MATCH)
     hit, item_, factor, base = found
     account.found([hit], [item_], factor=factor, base=base)
+    account.moved("bounded", [hit])
     place = item_.place
     of_layer = "" if place is None else f": it is number {place} of its layer"
     explained = account.explained(hit, rank=0, left_out=LeftOut.CANDIDATES)

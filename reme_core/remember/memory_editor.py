@@ -288,7 +288,8 @@ def out_of_the_way(batch: WriteBatch) -> WriteBatch:
         for put in batch.puts
         if put.expected_revision
     ]
-    puts = [replace(put, expected_revision=None) for put in batch.puts]
+    # One that is deleted first is held to its revision there.
+    puts = [replace(put, expected_revision=None) if put.expected_revision else put for put in batch.puts]
     return replace(batch, puts=puts, deletes=[*batch.deletes, *ways])
 
 

@@ -11,12 +11,14 @@ from reme_core.ports import EventQuery
 from reme_core.remember.memory_editor import Editor, undo_run
 from reme_core.schema import Event, Memory
 from reme_core.serve.access import Right
-from reme_core.serve.inspect.differences import Change, changes
+from reme_core.serve.inspect.differences import CHARS_IN_LIST, Change, changes
 from reme_core.serve.inspect.memory_pages import find
 from reme_core.serve.inspect.view import View, field, whole
 from reme_core.steps import user_input as inputs
+from reme_core.steps.distillation import run_events
 
 _EVENTS = 1000
+_SHOWN = 50
 
 
 async def edit(view: View) -> Response:
@@ -105,18 +107,18 @@ async def undo(view: View) -> Response:
     """Take a run back."""
     view.require(Right.WRITE)
     run_id = field(view.form, "id")
-    events = await view.memory.store.events(view.scope, EventQuery(run_id=run_id, limit=_EVENTS))
+    events = await run_events(view.memory.store, view.scope, run_id)
     if not events:
         raise RunNotFoundError([run_id])
     if not _is_confirmed(view):
-        first: dict[str, Event] = {}
-        for event in events:
-            first.setdefault(event.memory_id, event)
-        last = {event.memory_id: event for event in events}
+        first = {event.memory_id: event.before for event in reversed(events)}
+        last = {event.memory_id: event.after for event in events}
         shown = [
-            (last[name].after or first[name].before, changes(last[name].after, first[name].before)) for name in last
+            (last[name] or first[name], changes(last[name], first[name], CHARS_IN_LIST)) for name in list(last)[:_SHOWN]
         ]
-        return _preview(view, "Undo this run", shown, "Each memory becomes again what it was before the run.")
+        more = f" Of {len(last)} memories the first {_SHOWN} are shown." if len(last) > _SHOWN else ""
+        words = f"Each memory becomes again what it was before the run.{more}"
+        return _preview(view, "Undo this run", shown, words)
     at, actor = view.memory.clock.now(), _person(view)
     done = await undo_run(view.memory.store, view.memory.resting_embedder, view.scope, run_id, at=at, actor=actor)
     return view.go(view.link("run", id=done.undo_run_id))

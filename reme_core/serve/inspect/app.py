@@ -83,6 +83,8 @@ class Inspector:
                 await read_form(request, session)
                 return self._sign_out(request)
             return await self._of_user(request, session, page)
+        except UnauthorizedError as exc:
+            return _sign_in_page(401, told_words(exc))
         except ReMeError as exc:
             return _failure(told_words(exc), status_of(exc))
         except Exception as exc:  # noqa: BLE001  # the outer edge of a request
@@ -151,7 +153,8 @@ def _signed_in(request: Request, name: str) -> Response:
         path=PREFIX,
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        # A proxy that speaks https has told us none of it: the browser does, with the form that it sends.
+        secure="https" in {request.url.scheme, request.headers.get("origin", "").partition(":")[0]},
     )
     return response
 

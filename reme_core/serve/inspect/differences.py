@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 from difflib import SequenceMatcher
+from itertools import groupby
 from typing import Literal, NamedTuple, TypeAlias
 
 from reme_core.schema import Memory, shown_validity
 from reme_core.text import json_line, query_terms, terms
 
 _PIECES = re.compile(r"\w+|\W", re.ASCII)
+_WORD_AT_END = re.compile(r"\w+\Z", re.ASCII)
 # SequenceMatcher takes time that grows with the square: of longer texts the beginnings are compared.
-_MOST_PIECES = 2000
+_MOST_PIECES, MOST_CHARS = 2000, 10_000
+CHARS_IN_LIST = 400
+"""Of a text whose difference is one of many on a page."""
+_LEFT_OUT = " […] "
+# Of what is the same on both sides the middle is left out beyond this.
+_SAME_CHARS = 400
 
 
 class TextPiece(NamedTuple):
@@ -25,24 +32,40 @@ Change: TypeAlias = tuple[str, list[TextPiece]]
 """A field of a memory and how it differs."""
 
 
-def difference(before: str, after: str) -> list[TextPiece]:
-    """Return the pieces that lead from one text to another."""
-    old, new = _PIECES.findall(before)[:_MOST_PIECES], _PIECES.findall(after)[:_MOST_PIECES]
-    pieces: list[TextPiece] = []
-    for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+def difference(before: str, after: str, chars: int = MOST_CHARS) -> list[TextPiece]:
+    """Return the pieces that lead from one text to another, of each so many characters from where they part."""
+    begin = _parting(before, after)
+    pieces = [TextPiece("same", _without_middle(before[:begin]))] if begin else []
+    old, new = (_PIECES.findall(text[begin : begin + chars])[:_MOST_PIECES] for text in (before, after))
+    # What recurs in a long text begins no match: a hostile text of one word would take half a minute.
+    for tag, i, j, k, m in SequenceMatcher(None, old, new).get_opcodes():
         if tag == "equal":
-            pieces.append(TextPiece("same", "".join(old[i:j])))
+            pieces.append(TextPiece("same", _without_middle("".join(old[i:j]))))
             continue
         pieces += [TextPiece("gone", "".join(old[i:j]))] if j > i else []
         pieces += [TextPiece("new", "".join(new[k:m]))] if m > k else []
-    return pieces
+    is_cut = any(len(text) - begin > len("".join(shown)) for text, shown in ((before, old), (after, new)))
+    return [*pieces, TextPiece("same", _LEFT_OUT)] if is_cut else pieces
 
 
-def changes(before: Memory | None, after: Memory | None) -> list[Change]:
+def _parting(before: str, after: str) -> int:
+    """Return where two texts begin to differ, at the beginning of a word."""
+    shorter = min(len(before), len(after))
+    same = next((at for at in range(shorter) if before[at] != after[at]), shorter)
+    word = _WORD_AT_END.search(before, max(0, same - _SAME_CHARS), same)
+    return same if word is None else word.start()
+
+
+def _without_middle(text: str) -> str:
+    half = _SAME_CHARS // 2
+    return text if len(text) <= _SAME_CHARS else f"{text[:half]}{_LEFT_OUT}{text[-half:]}"
+
+
+def changes(before: Memory | None, after: Memory | None, chars: int = MOST_CHARS) -> list[Change]:
     """Return the fields in which two states of a memory differ, in words; None is a memory that is not there."""
     old, new = _fields(before), _fields(after)
     return [
-        (name, difference(old.get(name, ""), new.get(name, "")))
+        (name, difference(old.get(name, ""), new.get(name, ""), chars))
         for name in dict.fromkeys((*old, *new))
         if old.get(name, "") != new.get(name, "")
     ]
@@ -65,7 +88,8 @@ def _fields(memory: Memory | None) -> dict[str, str]:
 def marked(text: str, like: str) -> list[TextPiece]:
     """Return the pieces of a text, those words marked that another text has in some form."""
     wanted = frozenset(query_terms(like))
-    return [TextPiece(_kind(piece, wanted), piece) for piece in _PIECES.findall(text)]
+    kinds = groupby(_PIECES.findall(text), key=lambda piece: _kind(piece, wanted))
+    return [TextPiece(kind, "".join(pieces)) for kind, pieces in kinds]
 
 
 def _kind(piece: str, wanted: frozenset[str]) -> Literal["mark", "same"]:

@@ -11,15 +11,18 @@ from reme_core.errors import MemoryNotFoundError
 from reme_core.ports import EventQuery
 from reme_core.schema import Memory, MemoryType, StoredMessage
 from reme_core.serve.access import Right
-from reme_core.serve.inspect.differences import TextPiece, changes, marked
+from reme_core.serve.inspect.differences import CHARS_IN_LIST, TextPiece, changes, marked
 from reme_core.serve.inspect.name_map import read_map
 from reme_core.serve.inspect.view import View
 from reme_core.steps import user_input as inputs
 from reme_core.steps.message_lines import find_all
+from reme_core.text import shortened
 
 _PAGE = 50
-_EVENTS = 50
+_EVENTS = 30
 _MESSAGES = 30
+_QUOTED_CHARS = 20_000
+"""Of all messages that a memory rests on."""
 
 
 async def memories(view: View) -> Response:
@@ -52,8 +55,8 @@ async def memory(view: View) -> Response:
         "memory",
         memory=item,
         state=state,
-        sources=[(said, quoted(said, item)) for said in sources] if item else [],
-        events=[(event, changes(event.before, event.after)) for event in events[:_EVENTS]],
+        sources=[(said, quoted(said, item, _QUOTED_CHARS // len(sources))) for said in sources] if item else [],
+        events=[(event, changes(event.before, event.after, CHARS_IN_LIST)) for event in events[:_EVENTS]],
         more=view.next_page(more),
         writes=view.may(Right.WRITE),
         erases=view.may(Right.ADMIN),
@@ -78,9 +81,9 @@ async def sources_of(view: View, item: Memory) -> list[StoredMessage]:
     return await find_all(partial(view.memory.get_messages, **view.whose), list(ids)[:_MESSAGES])
 
 
-def quoted(said: StoredMessage, item: Memory) -> Sequence[TextPiece]:
-    """Return the text of a message with the words marked that the memory has."""
-    return marked(said.message.full_text[:4000], f"{item.when_to_use} {item.content}")
+def quoted(said: StoredMessage, item: Memory, chars: int) -> Sequence[TextPiece]:
+    """Return the beginning of a message with the words marked that the memory has."""
+    return marked(shortened(said.message.full_text, chars), f"{item.when_to_use} {item.content}")
 
 
 async def targets(view: View) -> Response:

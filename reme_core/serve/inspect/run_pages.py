@@ -14,7 +14,7 @@ from reme_core.ports import EventQuery
 from reme_core.schema import Cost, Job, StoredMessage
 from reme_core.serve.access import Right
 from reme_core.serve.http.handlers import list_jobs
-from reme_core.serve.inspect.differences import changes
+from reme_core.serve.inspect.differences import CHARS_IN_LIST, changes
 from reme_core.serve.inspect.time_axis import by_run
 from reme_core.serve.inspect.view import View
 from reme_core.steps import user_input as inputs
@@ -48,7 +48,7 @@ async def run(view: View) -> Response:
         "run",
         run_id=run_id,
         costs=await _costs(view, run_id, since=day - _TRIES, until=day + _TRIES),
-        events=[(event, changes(event.before, event.after)) for event in events[:_EVENTS]],
+        events=[(event, changes(event.before, event.after, CHARS_IN_LIST)) for event in events[:_EVENTS]],
         more=view.next_page(more),
         writes=view.may(Right.WRITE),
     )

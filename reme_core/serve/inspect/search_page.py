@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from reme_core.errors import ReMeError
 from reme_core.schema import ExplainedHit, Explanation, RetrieveResult, hit_key
+from reme_core.serve.failures import told_words
 from reme_core.serve.inspect.pictures import Part, stacked
 from reme_core.serve.inspect.view import View, whole
 
@@ -61,7 +62,7 @@ async def _ask(view: View, query: str) -> Asked:
             why_not=view.ask("why_not") or None,
         )
     except ReMeError as exc:
-        return Asked(query=query, problem=exc.message)
+        return Asked(query=query, problem=told_words(exc))
     explanation = found.explanation
     if explanation is None:
         return Asked(query=query, found=found, problem="this retriever keeps no account of its ranking")

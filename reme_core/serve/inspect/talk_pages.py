@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from starlette.responses import Response
 
 from reme_core.errors import ConfigurationError
-from reme_core.schema import Memory, MemoryType, StoredMessage
+from reme_core.schema import Block, Memory, MemoryType, StoredMessage
 from reme_core.serve.inspect.time_axis import AskedAxis, made_in, read_axis, rests_on
 from reme_core.serve.inspect.view import View
 from reme_core.steps import user_input as inputs
@@ -58,9 +58,8 @@ async def session(view: View) -> Response:
     """Show the messages of a session in their order, each with what was made of it."""
     session_id = inputs.read_id(view.ask("id"), "id")
     page = await view.memory.find_messages(**view.whose, session_id=session_id, limit=_MESSAGES, cursor=view.cursor())
-    made = await _made_of(view, page.messages)
-    block_ids = list(dict.fromkeys(item.block_id for item in page.messages if item.block_id is not None))
-    blocks = await view.memory.store.get_blocks(view.scope, block_ids)
+    blocks = await _blocks_of(view, page.messages)
+    made = await _made_of(view, page.messages, blocks)
     return view.page(
         "session",
         session_id=session_id,
@@ -70,9 +69,17 @@ async def session(view: View) -> Response:
     )
 
 
-async def _made_of(view: View, messages: Sequence[StoredMessage]) -> dict[str, list[Memory]]:
-    """Return the memories of messages by the messages that they rest on."""
-    times = [item.message.created_at for item in messages]
+async def _blocks_of(view: View, messages: Sequence[StoredMessage]) -> list[Block]:
+    block_ids = dict.fromkeys(item.block_id for item in messages if item.block_id is not None)
+    return await view.memory.store.get_blocks(view.scope, list(block_ids))
+
+
+async def _made_of(view: View, messages: Sequence[StoredMessage], blocks: Sequence[Block]) -> dict[str, list[Memory]]:
+    """Return the memories of messages by the messages that they rest on.
+
+    A memory is of the time of its last message, which may be a later one of the block.
+    """
+    times = [item.message.created_at for item in messages] + [block.ended_at for block in blocks]
     made: dict[str, list[Memory]] = {}
     for item in await made_in(view.memory, view.scope, min(times), max(times)) if times else ():
         for name in rests_on(item):
@@ -83,5 +90,5 @@ async def _made_of(view: View, messages: Sequence[StoredMessage]) -> dict[str, l
 async def message(view: View) -> Response:
     """Show one message with what was made of it."""
     [item] = await view.memory.get_messages([inputs.read_id(view.ask("id"), "id")], **view.whose)
-    made = await _made_of(view, [item])
+    made = await _made_of(view, [item], await _blocks_of(view, [item]))
     return view.page("message", item=item, made=made.get(item.message.message_id, []))

@@ -15,7 +15,7 @@ _ON_AXIS = 80
 _MEMORIES = 120
 _EVENTS = 120
 _LAST_EVENTS = 40
-_LABEL = 90
+_LABEL = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ def _said_mark(link: Callable[..., str], item: StoredMessage) -> Mark:
 def _memory_mark(link: Callable[..., str], item: Memory, as_of: datetime | None) -> Mark:
     held = item.is_current if as_of is None else item.holds_at(as_of)
     state = "" if held else " (replaced)" if as_of is None else " (did not hold then)"
-    label = f"{item.observed_at:%Y-%m-%d %H:%M} {item.memory_target}: {_cut(item.content)}{state}"
+    label = f"{item.observed_at:%Y-%m-%d %H:%M} {_cut(item.memory_target)}: {_cut(item.content)}{state}"
     return Mark(item.observed_at, "diamond", label, link("memory", id=item.memory_id), hollow=not held)
 
 

@@ -235,6 +235,15 @@ async def test_undo_after_a_later_change_is_refused_and_changes_nothing(reme: Re
     assert await contents(reme) == ["one", "two and a half"]
 
 
+async def test_a_deletion_that_is_undone_twice_at_once_is_undone_once(reme: ReMe) -> None:
+    kept = await reme.add_memory("Ana likes tea.", user_id="ana")
+    await reme.delete_memory(kept.memory_id, user_id="ana")
+    run_id = (await reme.history(kept.memory_id, user_id="ana"))[-1].run_id or ""
+    undone = await asyncio.gather(*(reme.undo(run_id, user_id="ana") for _ in range(4)), return_exceptions=True)
+    assert [type(item).__name__ for item in undone].count("ConflictError") == 3
+    assert len(await reme.history(kept.memory_id, user_id="ana")) == 3
+
+
 async def test_undo_brings_a_superseded_and_a_deleted_memory_back(tmp_path: Path) -> None:
     from reme_core.ports import DeleteMemory, PutMemory, WriteBatch
 

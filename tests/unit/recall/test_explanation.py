@@ -142,3 +142,34 @@ async def test_a_model_that_orders_is_a_part_of_the_score(tmp_path: Path) -> Non
         assert any(item.parts.get("reranked") for item in explained.candidates)
         for item in explained.candidates:
             assert sum(item.parts.values()) == pytest.approx(item.hit.score)
+
+
+async def test_what_a_model_put_behind_others_says_so(tmp_path: Path) -> None:
+    from reme_core import RerankingRetriever
+
+    async with ReMe("space", tmp_path, llm=ScriptedChatModel(['{"order": [2]}']), embedding=None) as memory:
+        memory.set_retriever(RerankingRetriever())
+        best = await memory.add_memory("Lisbon has the best tarts.", user_id="ana")
+        await memory.add_memory("Lisbon is where Eva lives.", user_id="ana")
+        answer = await why(memory, best.memory_id, "Lisbon tarts?", limit=1)
+        assert answer.left_out is LeftOut.LIMIT
+        assert "number 2 of 2" in answer.reason
+
+
+async def test_the_parts_of_what_is_unlike_the_question_add_up_too(tmp_path: Path) -> None:
+    """A vector may point the other way: as a score that is nothing, not less."""
+    async with ReMe("space", tmp_path, llm=None, embedding=HashedEmbedder(32)) as memory:
+        drafts = [
+            {"content": f"Lisbon fact {number} about tarts", "memory_target": f"t{number}"} for number in range(30)
+        ]
+        ids = [item.memory_id for item in await memory.add_memories(drafts, user_id="ana")]
+        unlike = 0
+        for limit in (2, 40):
+            for name in ids:
+                answer = await memory.retrieve("Who? " * 300, user_id="ana", limit=limit, why_not=name)
+                explained = told(answer)
+                found = explained.why_not.found if explained.why_not else None
+                for item in (*explained.candidates, *([found] if found else [])):
+                    assert sum(item.parts.values()) == pytest.approx(item.hit.score)
+                    unlike += "bounded" in item.parts
+        assert unlike

@@ -109,6 +109,18 @@ def test_what_is_forgotten_comes_back_by_undoing_the_run(browser: Browser, home:
     assert now(browser, home, kept).content == kept.content
 
 
+def test_of_a_long_run_the_first_changes_are_shown_and_all_undone(browser: Browser, home: ReMe) -> None:
+    drafts = [{"content": f"fact {number}", "memory_target": f"t{number}"} for number in range(60)]
+    first, *_ = browser.call(partial(home.add_memories, drafts, user_id="ana"))
+    [event] = browser.call(partial(home.history, first.memory_id, user_id="ana"))
+    browser.get("/inspect/run", id=str(event.run_id))
+    browser.send("/inspect/run/undo")
+    assert browser.page.count("<del>fact") == 50
+    assert "Of 60 memories the first 50 are shown." in browser.page
+    browser.send("/inspect/run/undo")
+    assert browser.call(partial(home.list_memories, user_id="ana")).memories == ()
+
+
 def test_an_erased_memory_leaves_a_certificate_and_nothing_in_the_file(
     browser: Browser, home: ReMe, kept: Memory
 ) -> None:

@@ -70,6 +70,31 @@ def test_a_key_signs_in_until_it_is_revoked(browser_as: Callable[..., Browser], 
     assert browser.get("/inspect/memories") == 401
 
 
+def test_who_is_unknown_sends_no_more_than_a_key(browser_as: Callable[..., Browser]) -> None:
+    browser = browser_as(signed_in=False)
+    assert browser.client.post("/inspect/sign-in", data={"key": "a" * 5000}).status_code == 422
+
+
+def test_a_session_that_came_by_https_stays_there(browser_as: Callable[..., Browser]) -> None:
+    """A proxy speaks https to the browser and http to us."""
+    browser = browser_as(signed_in=False)
+    token, _ = browser.call(partial(browser.service.keys.add, make_scope("space", "ana"), ["read"]))
+    for scheme in ("http", "https"):
+        headers = {"Origin": BASE.replace("http", scheme)}
+        answer = browser.client.post("/inspect/sign-in", data={"key": token}, headers=headers, follow_redirects=False)
+        assert ("Secure" in answer.headers["set-cookie"]) is (scheme == "https")
+
+
+def test_who_may_no_longer_come_is_asked_to_sign_in(browser_as: Callable[..., Browser]) -> None:
+    browser = browser_as(signed_in=False)
+    token, key = browser.call(partial(browser.service.keys.add, make_scope("space", "ana"), ["read"]))
+    browser.client.post("/inspect/sign-in", data={"key": token})
+    browser.call(partial(browser.service.keys.revoke, key.key_id))
+    assert browser.get("/inspect/memories") == 401
+    assert "it was revoked" in browser.page
+    assert 'action="/inspect/sign-in"' in browser.page
+
+
 def test_signing_out_ends_the_session(browser: Browser) -> None:
     browser.get("/inspect/timeline")
     kept = dict(browser.client.cookies)

@@ -12,7 +12,9 @@ from urllib.parse import quote
 import pytest
 
 from reme_core import ReMe
-from reme_core.schema import Job, JobState, Memory, Usage, make_scope
+from reme_core.errors import CorruptDataError
+from reme_core.ports import RetrieveRequest
+from reme_core.schema import Job, JobState, Memory, RetrieveResult, Scope, Usage, make_scope
 from reme_core.serve.access import Right
 from reme_core.steps.costs import CostBook
 from reme_core.stores.sql import partitions
@@ -264,6 +266,53 @@ def test_a_session_shows_what_was_made_of_each_message(browser: Browser, home: R
     assert said < made < browser.page.index("Is she happy there?")
 
 
+def test_a_message_shows_what_was_made_of_it_with_a_later_one(browser: Browser, home: ReMe) -> None:
+    async def told() -> None:
+        turns = [
+            {
+                "role": "user",
+                "content": f"turn {number}",
+                "message_id": f"m{number}",
+                "time_created": f"2024-05-01T10:0{number}",
+            }
+            for number in (1, 2)
+        ]
+        await home.summary(turns, user_id="ana", session_id="talk")
+        fields = {
+            "content": "Of both turns.",
+            "observed_at": "2024-05-01T10:02",
+            "sources": [{"message_ids": ["m1", "m2"]}],
+        }
+        await home.add_memories([fields], user_id="ana")
+
+    browser.call(told)
+    for name in ("m1", "m2"):
+        browser.get("/inspect/message", id=name)
+        assert "Of both turns." in browser.page
+
+
+def test_many_and_long_fields_of_metadata_keep_a_page_small(browser: Browser, home: ReMe) -> None:
+    fields = {f"{number}": "long " * 500 for number in range(200)}
+    kept = browser.call(partial(home.add_memory, "Ana likes tea.", user_id="ana", metadata=fields))
+    browser.get("/inspect/memory", id=kept.memory_id)
+    assert "150 more fields" in browser.page
+    assert len(browser.page) < 150_000
+
+
+def test_long_chinese_texts_keep_pages_small(browser: Browser, home: ReMe) -> None:
+    text = "我妹妹伊娃住在里斯本，她喜欢喝绿茶。" * 50
+    turns = [{"role": "user", "content": f"{number} {text}", "message_id": f"m{number}"} for number in range(90)]
+    browser.call(partial(home.summary, turns, user_id="ana", session_id="talk"))
+    sources = [{"message_ids": [f"m{number}" for number in range(40)]}]
+    drafts = [{"content": f"{n} {text}", "memory_target": f"t{n}", "sources": sources} for n in range(60)]
+    first, *_ = browser.call(partial(home.add_memories, drafts, user_id="ana"))
+    [event] = browser.call(partial(home.history, first.memory_id, user_id="ana"))
+    pages = {"timeline": "", "session": "talk", "memories": "", "memory": first.memory_id, "run": str(event.run_id)}
+    for page, name in pages.items():
+        assert browser.get(f"/inspect/{page}", id=name) == 200
+        assert len(browser.page.encode()) < 150_000, page
+
+
 def test_the_timeline_is_filtered_and_shows_what_held(browser: Browser, home: ReMe) -> None:
     kept = browser.call(partial(talk, home))
     browser.get("/inspect/timeline")
@@ -368,6 +417,18 @@ def test_a_search_says_what_is_still_being_loaded(
     assert again is not None
     assert browser.get(unescape(again[1])) == 200
     assert "Lisbon &amp; Porto" in browser.page
+
+
+def test_where_the_file_lies_is_not_told(browser: Browser, home: ReMe) -> None:
+    class Broken:
+        async def retrieve(self, scope: Scope, request: RetrieveRequest) -> RetrieveResult:
+            msg = "can't read '/home/ana/.reme/memory.db'"
+            raise CorruptDataError(msg)
+
+    home.set_retriever(Broken())
+    browser.get("/inspect/search", q="tea")
+    assert "read the store" in browser.page
+    assert "memory.db" not in browser.page
 
 
 def test_what_is_not_there_is_404(browser: Browser, home: ReMe) -> None:
