@@ -14,7 +14,6 @@ from reme_core.cli.output import Output, minute
 from reme_core.errors import InvalidInputError
 from reme_core.schema import ChangeKind, Job, JobState, MemoryChange, StoredMessage
 from reme_core.steps.user_input import read_time
-from reme_core.text import shortened
 
 if TYPE_CHECKING:
     from reme_core.recall.activity import Activity
@@ -64,6 +63,8 @@ def _print_lines(output: Output, news: Activity) -> None:
 
 def _print(output: Output, news: Activity) -> None:
     """Print what has happened for people; what replaced a memory is told with that one alone."""
+    from reme_core.text import shortened  # noqa: PLC0415  # help is shown without it
+
     told = {item.replaced_by.memory_id for item in news.changes if item.replaced_by is not None}
     for item in _in_order(news):
         if isinstance(item, StoredMessage):
