@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psycopg
+from psycopg import generators
 from psycopg.pq import TransactionStatus
 
 from reme_core.errors import StoreUnavailableError
@@ -124,8 +125,8 @@ class ConnectionPool:
 def _has_ended(raw: RawConnection) -> bool:
     """Take the answer to what was sent last, the end of a reading transaction; tell whether it is one."""
     if raw.info.transaction_status == TransactionStatus.ACTIVE:
-        while raw.pgconn.get_result() is not None:
-            pass
+        with suppress(psycopg.Error):  # which ends the connection
+            raw.wait(generators.execute(raw.pgconn))  # libpq's own waiting would have all threads stand still
     return raw.info.transaction_status == TransactionStatus.IDLE
 
 
