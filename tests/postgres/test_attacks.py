@@ -25,6 +25,33 @@ def database_of(url: str, **given: Any) -> PostgresDatabase:
     return PostgresDatabase(ServerSettings(url=url, **given), POSTGRES)
 
 
+async def test_a_value_that_cannot_be_sent_harms_no_later_use_of_the_statements_beside_it(shared_url: str) -> None:
+    db = database_of(shared_url, prepare_threshold=0, max_connections=1)
+    good = "SELECT session_id FROM sessions WHERE session_id = ?"
+
+    def work(connection: Any) -> None:
+        connection.execute(good, ("x",))
+        connection.execute("SELECT ?::text", ("\ud800",)).fetchone()
+
+    with pytest.raises(InvalidInputError):
+        await db.read(work, within=ANNA)
+    assert await db.read(lambda c: c.execute(good, ("x",)).fetchall(), within=ANNA) == []
+    await db.close()
+
+
+async def test_a_statement_that_fails_again_and_again_is_prepared_once(shared_url: str) -> None:
+    db = database_of(shared_url, prepare_threshold=0, max_connections=1)
+    for _ in range(5):
+        with pytest.raises(InvalidInputError):
+            await db.read(lambda c: c.execute("SELECT ?::text::int", ("x",)).fetchone(), within=ANNA)
+    held = await db.read(
+        lambda c: c.execute("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%::int'").fetchone(),
+        within=ANNA,
+    )
+    await db.close()
+    assert held == (1,)
+
+
 def test_other_threads_go_on_while_the_end_of_a_read_is_waited_for(shared_url: str, server: TestServer) -> None:
     pool = ConnectionPool(ServerSettings(url=shared_url, max_connections=1))
     begun = threading.Event()

@@ -48,7 +48,7 @@ class ConnectionPool:
             msg = f"all {self._settings.max_connections} connections are in use: try again, or raise max_connections"
             raise StoreUnavailableError(msg)
         try:
-            pipeline = self._take() or Pipeline(self.connect())
+            pipeline = self._take() or Pipeline(self.connect(), self._settings.prepare_threshold)
             try:
                 yield pipeline
             finally:
@@ -63,7 +63,7 @@ class ConnectionPool:
             # libpq's names, all of them texts; `adapters` writes and reads UTF-8, whatever role or URL ask for.
             **{**parts, **self._settings.parameters(), "client_encoding": "UTF8"},  # type: ignore[arg-type]
             autocommit=True,  # transactions are begun in one message, see `Beginning`
-            prepare_threshold=self._settings.prepare_threshold,
+            prepare_threshold=None,  # at a ROLLBACK the driver may forget all, those of `Pipeline` too
             context=_Context(self._adapters),
         )
         raw.add_notice_handler(_pass_over)
