@@ -186,8 +186,8 @@ class LazyRows:
         if self._answer is None:
             self._ask()
         if self._answer is None:  # it failed before
-            msg = "the transaction has ended"
-            raise psycopg.InterfaceError(msg)
+            msg = "a statement before this one has failed"
+            raise errors.InFailedSqlTransaction(msg)
         return self._answer
 
     @property
