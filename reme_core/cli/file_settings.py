@@ -17,7 +17,7 @@ from reme_core.errors import ConfigurationError
 TOML, DOT_ENV = Path("reme.toml"), Path(".env")
 
 _NAMES: Mapping[str, frozenset[str]] = {
-    "": frozenset({"user", "space", "dir", "wait"}),
+    "": frozenset({"user", "space", "dir", "wait", "web_tools"}),
     "database": frozenset({"url"}),
     "llm": frozenset({"model", "api_key", "base_url"}),
     "embedding": frozenset({"model", "dimension", "api_key", "base_url"}),

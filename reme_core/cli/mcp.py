@@ -21,6 +21,7 @@ from reme_core.cli.options import (
     Space,
     User,
     Wait,
+    web_tools,
 )
 from reme_core.errors import ConfigurationError, MissingExtraError
 from reme_core.facade.reme import ReMe
@@ -66,7 +67,8 @@ async def _serve(where: CommonOptions, scope: Scope, options: McpOptions) -> Non
     from reme_core.serve.mcp.stdio import serve_stdio  # noqa: PLC0415
     from reme_core.serve.service import make_service  # noqa: PLC0415
 
-    service = make_service(ReMe(where.space, where.folder, vector_store=where.store_settings()))
+    memory = ReMe(where.space, where.folder, vector_store=where.store_settings(), web_tools=web_tools())
+    service = make_service(memory)
     await serve_stdio(service, Principal(scope=scope), options)
 
 

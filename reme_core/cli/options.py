@@ -85,6 +85,11 @@ def whose_of(user_id: str) -> Whose:
     return {"user_id": user_id or None, "shared": not user_id}
 
 
+def web_tools() -> list[str]:
+    """Return the names of tools that fetch from outside, which stand in a variable with commas between them."""
+    return [name for part in os.environ.get("REME_WEB_TOOLS", "").split(",") if (name := part.strip())]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonOptions:
     """The options that every command has.
@@ -166,6 +171,7 @@ class CommonOptions:
             llm=UNSET if with_llm else None,
             embedding=UNSET if with_embedding else None,
             vector_store=self.store_settings(loading_wait_s=_LOADING_WAIT_S),
+            web_tools=web_tools(),
         )
         if self.hints and memory.llm is not None and sys.stderr.isatty():
             typer.echo(f"{memory.llm!r} is asked; this may take a while (Ctrl-C leaves the rest to later)", err=True)

@@ -42,6 +42,8 @@ OPTION_NAMES = {
     "busy_timeout_s": "--wait",
     "working_dir": "--dir",
     "limit_chars": "--chars",
+    "limit_tokens": "--limit",
+    "expected_revision": "--expect",
     "start_line": "--lines",
     "end_line": "--lines",
     "offset": "--offset",
@@ -55,6 +57,10 @@ _COMMANDS = {
     "flush()": "`reme flush`",
     "list_jobs (`reme jobs`)": "`reme jobs`",
     "list_memories": "`reme list`",
+    "memory_blocks": "`reme block list`",
+    "set_memory_block": "`reme block set`",
+    "grant_memory_block": "`reme block grant`",
+    "revoke_memory_block": "`reme block revoke`",
     "shared=True": "--shared",
 }
 """Methods and arguments that errors of `ReMe` advise, and what does the same on the command line."""

@@ -103,7 +103,8 @@ class _Reader:
     def read(self, value: JsonValue) -> Findings:
         """Read an answer (ValueError: there are no lists)."""
         answer = _WrittenLists.model_validate(value)
-        groups = [_written(item) for item in answer.groups]
+        # More would name memories twice.
+        groups = [_written(item) for item in answer.groups[: len(self.memories)]]
         times_named = Counter(number for group in groups for number in set(group.memories))
         merges, rejected = list[MergedMemories](), list[MemoryGroup]()
         for group in groups:
@@ -112,7 +113,7 @@ class _Reader:
                 merges.append(_joined(group, parts, times_named, at=self.at))
             except ValueError as exc:
                 rejected.append(MemoryGroup(memories=parts, reason=str(exc)))
-        told = tuple(_told((_written(item) for item in answer.contradictions), self.memories))
+        told = tuple(_told((_written(item) for item in answer.contradictions[: len(self.memories)]), self.memories))
         return Findings(merges=tuple(merges), rejected=tuple(rejected), contradictions=told)
 
     def problems(self, found: Findings) -> list[str]:

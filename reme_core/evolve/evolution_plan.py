@@ -30,6 +30,9 @@ MOST_COMPARED = 5000
 MOST_LINKS = 1000
 """Links that one run tidies; the next one goes on."""
 
+_MOST_ALIKE, _MOST_GROUPS = 20, 4
+"""Memories in the same words that become one, and groups of these that one more is tried with; the next run goes on."""
+
 
 async def read_memories(store: Store, scope: Scope, targets: tuple[str, ...] | None = None) -> dict[str, Memory]:
     """Return by id the statements that are consolidated, replaced ones included; no guideline of a tool."""
@@ -58,7 +61,8 @@ async def plan_evolution(context: FlowContext, *, targets: tuple[str, ...] | Non
     pairs = await near_pairs(context, compared[-MOST_COMPARED:])
     found, likely = Findings(), tuple[MemoryGroup, ...]()
     if context.model is None:
-        likely = tuple(MemoryGroup(memories=pair, reason="in nearly the same words") for pair in likely_same(pairs))
+        alike = await asyncio.to_thread(likely_same, pairs)
+        likely = tuple(MemoryGroup(memories=pair, reason="in nearly the same words") for pair in alike)
     else:
         found = await _asked(context, pairs, at=now)
     merges = (*by_words, *found.merges)
@@ -86,7 +90,8 @@ def joined_by_words(memories: Iterable[Memory], *, at: datetime) -> list[MergedM
     groups: dict[tuple[object, ...], list[list[Memory]]] = {}
     for memory in memories:
         same = groups.setdefault(same_words(memory), [])
-        group = next((group for group in same if _joined([*group, memory], at) is not None), None)
+        roomy = (group for group in same[-_MOST_GROUPS:] if len(group) < _MOST_ALIKE)
+        group = next((group for group in roomy if _joined([*group, memory], at) is not None), None)
         if group is None:
             same.append([memory])
         else:
@@ -110,7 +115,8 @@ def _joined(group: Sequence[Memory], at: datetime) -> MergedMemories | None:
 
 
 async def _asked(context: FlowContext, pairs: Sequence[NearPair], *, at: datetime) -> Findings:
-    model, requests, found = context.chat_model("consolidation"), request_groups(pairs), Findings()
+    model, found = context.chat_model("consolidation"), Findings()
+    requests = await asyncio.to_thread(request_groups, pairs)
     if len(requests) > MOST_REQUESTS:
         left = sum(map(len, requests[MOST_REQUESTS:]))
         context.trace.degraded[f"{left} memories were not compared: consolidate targets by themselves"] = None

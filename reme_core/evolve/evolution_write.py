@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -84,14 +85,19 @@ class _PlannedWrite:
         return memory if memory is not None and memory.revision == seen.revision else None
 
 
+def _planned(held: Mapping[str, Memory], at: datetime, merges: Iterable[MergedMemories]) -> _PlannedWrite:
+    write = _PlannedWrite(held, at)
+    write.take(merges)
+    return write
+
+
 async def evolution_batch(context: FlowContext, plan: Evolution, *, forget: bool) -> tuple[WriteBatch, Evolution]:
     """Return the one write that a plan comes to by now, and what is done by it.
 
     Of the plan count the ids, the revisions, and what the joined memories are to say; the rest is made anew.
     """
     held, now = await read_memories(context.store, context.scope), context.clock.now()
-    write = _PlannedWrite(held, now)
-    write.take(plan.merges)
+    write = await asyncio.to_thread(_planned, held, now, plan.merges)
     wanted = {link.before.memory_id for link in plan.links}
     links = tuple(link for link in tidied_links(held, write.merges) if link.before.memory_id in wanted)
     useless = tuple(write.useless(plan.forgettable)) if forget else ()

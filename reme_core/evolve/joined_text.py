@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reme_core.retrieval.named_dates import NamedDate, take_dates
+from reme_core.retrieval.named_dates import NUMBER_WORDS, NamedDate, take_dates
 from reme_core.steps.similar_memories import denies
 from reme_core.text import normalise_content, query_terms, terms
 from reme_core.text.segment import GRAM_RANGES
@@ -54,7 +54,7 @@ def check_keeps_all(texts: Sequence[str], content: str) -> None:
         msg = f"{INCOMPLETE} does not deny what one of them denies"
         raise ValueError(msg)
     (dates, rest), folded = take_dates(content), normalise_content(content)
-    numbers, held = set(_NUMBER.findall(rest)), {*terms(content), *"".join(_GRAMS.findall(content))}
+    numbers, held = set(_numbers(rest)), {*terms(content), *"".join(_GRAMS.findall(content))}
     told = [_told(text) for text in texts]
     lost = [number for own in told for number in own.numbers if number not in numbers]
     lost += [name for own in told for name in own.names if not held.issuperset(terms(name))]
@@ -72,12 +72,15 @@ def check_keeps_all(texts: Sequence[str], content: str) -> None:
 
 
 def check_adds_nothing(texts: Sequence[str], content: str) -> None:
-    """Refuse a text with a number, date or name that none of them has, or more than a few words (ValueError)."""
+    """Refuse a text with a number, date, name or denial that no part has, or more than a few words (ValueError)."""
+    if denies(content) and not any(denies(text) for text in texts):
+        msg = f"{INCOMPLETE} denies what none of them denies"
+        raise ValueError(msg)
     told, own = [_told(text) for text in texts], _told(content)
     text = " ".join(texts)
     held, dates = {*terms(text), *"".join(_GRAMS.findall(text))}, [date for part in told for date in part.dates]
     words = [word for word in own.words if not held.issuperset(terms(word))]
-    added = [number for number in own.numbers if number not in _NUMBER.findall(text)]
+    added = [number for number in own.numbers if number not in _numbers(text)]
     added += [name for name in own.names if not held.issuperset(terms(name))]
     added += [_shown(date) for date in own.dates if not any(is_within(date, its) for its in dates)]
     added += words if len(words) > _MOST_ADDED else []
@@ -104,11 +107,17 @@ def _told(text: str) -> _Told:
     return _Told(
         dates=tuple(dates),
         brackets=tuple(spoken),
-        numbers=tuple(_NUMBER.findall(rest)),
+        numbers=tuple(_numbers(rest)),
         names=tuple(names),
         words=tuple(dict.fromkeys(_saying(rest))),
         is_list=_LISTED.search(rest) is not None,
     )
+
+
+def _numbers(text: str) -> list[str]:
+    """Return the numbers in a text as figures, in whichever form they are written."""
+    spelled = (NUMBER_WORDS.get(word.lower()) for word in _WORD.findall(text))
+    return [*_NUMBER.findall(text), *(str(number) for number in spelled if number is not None)]
 
 
 def _saying(text: str) -> Iterable[str]:

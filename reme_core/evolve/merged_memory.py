@@ -15,7 +15,7 @@ from pydantic import JsonValue, ValidationError
 
 from reme_core.evolve.joined_text import check_adds_nothing, check_keeps_all, is_within
 from reme_core.retrieval.named_dates import take_dates
-from reme_core.rules import join_relations
+from reme_core.rules import distinct_relations
 from reme_core.schema import Memory, MergedMemories, TimePrecision, describe, last_part, least_trusted, shown_beginning
 from reme_core.schema.evolution import MergedBy
 from reme_core.steps.targets import joined_sources, target_of
@@ -52,7 +52,7 @@ def merged_memory(parts: Sequence[Memory], content: str, *, at: datetime) -> Mem
     situations of all, the earliest time of being said, and the time that was stated most exactly.
 
     Raises:
-        ValueError: They are of two targets or speak of two times, or the text lacks
+        ValueError: They speak of two times, their metadata differ or their relations are too many, or the text lacks
             something that one of them says, or adds something.
     """
     check_same_time(parts)
@@ -73,7 +73,7 @@ def merged_memory(parts: Sequence[Memory], content: str, *, at: datetime) -> Mem
         "confidence": max(part.confidence for part in parts),
         "trust": least_trusted(part.trust for part in parts),
         "sources": sources,
-        "relations": join_relations((told for other in others for told in other.relations), stays.relations),
+        "relations": distinct_relations(told for part in (stays, *others) for told in part.relations),
         "metadata": _joined_metadata((stays, *others)),
         "updated_at": at,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +45,7 @@ async def near_pairs(context: FlowContext, memories: Sequence[Memory]) -> list[N
     However far the nearest are: what says the same in other words may share none with it.
     """
     shown = {memory.memory_id: memory for memory in memories if len(memory.content) <= MOST_SHOWN_CHARS}
-    words = {name: frozenset(query_terms(undated(memory.index_text))) for name, memory in shown.items()}
+    words = await asyncio.to_thread(_words_of, shown)
     rarity = _rarity(words.values())
     vectors = await context.vectors(memory.index_text for memory in shown.values())
     found: dict[frozenset[str], NearPair] = {}
@@ -62,6 +63,10 @@ async def near_pairs(context: FlowContext, memories: Sequence[Memory]) -> list[N
                 share = _shared(words[memory.memory_id], words[other.memory_id], rarity)
                 found[pair] = NearPair(max(share, item.similarity or 0.0), memory, other, item.similarity)
     return sorted(found.values(), key=lambda pair: (-pair.score, pair.one.memory_id, pair.other.memory_id))
+
+
+def _words_of(memories: Mapping[str, Memory]) -> dict[str, frozenset[str]]:
+    return {name: frozenset(query_terms(undated(memory.index_text))) for name, memory in memories.items()}
 
 
 def _rarity(texts: Iterable[frozenset[str]]) -> Mapping[str, float]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
+from pydantic import JsonValue
+
 from reme_core.evolve.evolution_plan import EVOLVE
 from reme_core.ports import Clock, EventQuery, GetItems, ItemAddress, PutItem, Store, WriteItems
 from reme_core.ports.items import SERVICE_SPACE
 from reme_core.schema import Job, JobState, Scope, format_time, parse_time
 
 _EVOLVED = "evolved"
+# What the last consolidation itself wrote makes no other one due, as long as it is less than this.
+_MOST_EVENTS = 100
 
 
 async def promise_evolution(store: Store, clock: Clock, scope: Scope, every: timedelta) -> bool:
@@ -28,12 +32,14 @@ async def promise_evolution(store: Store, clock: Clock, scope: Scope, every: tim
     before = {} if item is None else item.value
     if before and parse_time(before["at"]) + every > now:
         return False
+    seen = int(str(before.get("sequence", 0)))
+    events = await store.events(scope, EventQuery(after=seen, limit=_MOST_EVENTS))
+    is_due = bool(before) and (len(events) == _MOST_EVENTS or any(event.actor != EVOLVE for event in events))
     last = await store.events(scope, EventQuery(limit=1, newest_first=True))
     sequence = last[0].sequence if last else 0
-    is_due = bool(before) and sequence != before["sequence"]
     if is_due:
         await store.add_jobs(scope, [Job(kind=EVOLVE, payload={}, created_at=now, due_at=now)])
-    value = {"at": format_time(now), "sequence": sequence if is_due else before.get("sequence", 0)}
+    value: dict[str, JsonValue] = {"at": format_time(now), "sequence": sequence if is_due else seen}
     await store.write_items(
         SERVICE_SPACE, WriteItems(writes=[PutItem(address=address, value=value, owner=scope)], at=now)
     )

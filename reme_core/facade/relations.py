@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 
 from reme_core.facade.parts import MemoryParts
@@ -44,7 +45,7 @@ class RelationMethods:
         most, moment = inputs.read_count(limit, "limit"), inputs.read_time(as_of, "as_of")
         scope = await self._looked_up(user_id, shared=shared)
         known = await read_relations(self._ports.store, scope, as_of=moment)
-        return known.neighbours(asked, hops=steps, limit=most)
+        return await asyncio.to_thread(known.neighbours, asked, hops=steps, limit=most)
 
     async def path(
         self: MemoryParts,
@@ -77,4 +78,4 @@ class RelationMethods:
         most, moment = inputs.read_count(max_hops, "max_hops"), inputs.read_time(as_of, "as_of")
         scope = await self._looked_up(user_id, shared=shared)
         known = await read_relations(self._ports.store, scope, as_of=moment)
-        return known.path(begin, end, max_hops=most)
+        return await asyncio.to_thread(known.path, begin, end, max_hops=most)

@@ -207,14 +207,14 @@ class TaskMethods:
             dry_run: Say what would go, and remove nothing.
 
         Raises:
-            InvalidInputError: A threshold that can't be used.
+            InvalidInputError: A threshold that can't be used, or the type `block`.
         """
         from reme_core.tasks.memory_utility import forget
 
         return await forget(
             self._ports.store,
             self._scope(user_id, shared=shared),
-            types=inputs.read_types(memory_type),
+            types=inputs.read_searched_types(memory_type),
             targets=None if task_name is None else (inputs.read_name(task_name, "task_name"),),
             min_freq=freq_threshold,
             max_utility=utility_threshold,

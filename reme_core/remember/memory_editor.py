@@ -12,10 +12,11 @@ from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundErr
 from reme_core.ports import DeleteMemory, Embedder, PutMemory, Store, WriteBatch
 from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import is_unchanged, join_relations, replaced
-from reme_core.schema import NO_VECTORS, Event, Memory, MemoryType, Scope, UndoResult, describe, new_id
+from reme_core.schema import NO_VECTORS, Event, Memory, MemoryType, Scope, UndoResult, describe, new_id, shown
 from reme_core.schema.checks import check_numbers, kind_of, merge_json
 from reme_core.steps.distillation import run_events
 from reme_core.steps.memory_blocks import is_grant
+from reme_core.steps.records import SINGLE_ID
 from reme_core.steps.user_input import check_time_not_future
 
 # What a caller may set; the rest is the scope's, the clock's or the store's.
@@ -146,7 +147,15 @@ class Editor:
         return stored
 
     async def delete(self, scope: Scope, memory_id: str, *, reason: str, at: datetime, erase: bool = False) -> None:
-        """Remove a memory; unless it is erased, its events stay, and it can be brought back (MemoryNotFoundError)."""
+        """Remove a memory; unless it is erased, its events stay, and it can be brought back.
+
+        Raises:
+            MemoryNotFoundError: No such memory in this scope.
+            InvalidInputError: The grant of a memory block, which only erasing takes away like this.
+        """
+        if not erase and is_grant(await _find(self.store, scope, memory_id)):
+            msg = f"memory {memory_id!r} is the grant of a memory block: take it back by revoke_memory_block"
+            raise InvalidInputError(msg)
         deletes = [DeleteMemory(memory_id=memory_id, erase=erase)]
         await self.store.put(scope, WriteBatch(deletes=deletes, reason=reason, run_id=new_id(), at=at))
 
@@ -183,6 +192,9 @@ def _draft(scope: Scope, fields: object, place: int, at: datetime) -> Memory:
         msg = f"memories[{place}]: {sorted(map(str, unknown))[0]!r} can't be set; there are {', '.join(sorted(_GIVEN))}"
         raise InvalidInputError(msg)
     given = {name: value for name, value in fields.items() if value is not None}
+    if str(given.get("memory_id", "")).startswith(SINGLE_ID):
+        msg = f"memories[{place}].memory_id: {shown(given['memory_id'])} is that of a record, which put_record writes"
+        raise InvalidInputError(msg)
     whole = {**given, **scope.model_dump(), "created_at": at, "updated_at": at}
     return _refuse_checked(_memory(whole, f"memories[{place}]"))
 
@@ -225,21 +237,20 @@ async def undo_run(store: Store, embedder: Embedder | None, scope: Scope, run_id
     if not changes:
         raise RunNotFoundError([run_id])
     deletes: list[DeleteMemory] = []
-    restored: list[tuple[Memory, int]] = []
+    restored: list[tuple[Memory, Memory | None]] = []
     for memory_id, events in changes.items():
         before, after = events[0].before, events[-1].after
         if any(is_grant(state) for event in events for state in (event.before, event.after)):
             msg = f"run {run_id!r} is a grant: give it by grant_memory_block, or take it back by revoke_memory_block"
             raise InvalidInputError(msg)
         present = await _find(store, scope, memory_id)
-        revision = 0 if present is None else present.revision
         if not _is_same(present, after):
             msg = f"memory {memory_id!r} was changed after run {run_id!r}: undo that change first, or edit it by hand"
             raise ConflictError(msg)
         if before is not None:
-            restored.append((before, revision))
-        elif revision:
-            deletes.append(DeleteMemory(memory_id=memory_id, expected_revision=revision))
+            restored.append((before, present))
+        elif present is not None:
+            deletes.append(DeleteMemory(memory_id=memory_id, expected_revision=present.revision))
     undo_run_id = new_id()
     batch = WriteBatch(
         puts=await _puts(embedder, restored, at),
@@ -286,18 +297,24 @@ def _is_same(present: Memory | None, after: Memory | None) -> bool:
     return is_unchanged(present, after)
 
 
-async def _puts(embedder: Embedder | None, restored: Sequence[tuple[Memory, int]], at: datetime) -> list[PutMemory]:
-    memories = [(memory.model_copy(update={"updated_at": at}), revision) for memory, revision in restored]
-    searched = [memory for memory, _ in memories if memory.memory_type not in NO_VECTORS]
-    found = await vectors_or_none(embedder, [memory.index_text for memory in searched])
-    vectors = {memory.memory_id: vector for memory, vector in zip(searched, found, strict=True)}
+async def _puts(
+    embedder: Embedder | None, restored: Sequence[tuple[Memory, Memory | None]], at: datetime
+) -> list[PutMemory]:
+    """Return the puts of states over what there is; one whose text is the same keeps its vector."""
+    said_anew = [
+        memory
+        for memory, present in restored
+        if memory.memory_type not in NO_VECTORS and (present is None or present.index_text != memory.index_text)
+    ]
+    found = await vectors_or_none(embedder, [memory.index_text for memory in said_anew])
+    vectors = {memory.memory_id: vector for memory, vector in zip(said_anew, found, strict=True)}
     return [
         PutMemory(
-            memory=memory,
+            memory=memory.model_copy(update={"updated_at": at}),
             vector=vectors.get(memory.memory_id),
-            wants_vector=embedder is not None and memory.memory_id in vectors,
-            expected_revision=revision,
+            wants_vector=embedder is not None and memory.memory_type not in NO_VECTORS,
+            expected_revision=0 if present is None else present.revision,
             on_duplicate="raise",
         )
-        for memory, revision in memories
+        for memory, present in restored
     ]

@@ -270,7 +270,8 @@ def _settled(record: WrittenRecord) -> WrittenRecord:
     held = {} if record.held is None else record.held.metadata
     values = {name: _value(value) for name, value in record.given.items()}
     came = set_fields(record.schema, held, values)
-    as_text = {name: record.given[name] for name in came.problems.keys() & values.keys() if values[name] is not None}
+    doubtful = values.keys() if "" in came.problems else came.problems.keys() & values.keys()
+    as_text = {name: record.given[name] for name in doubtful if values[name] is not None}
     if as_text:
         came = set_fields(record.schema, held, {**values, **as_text})
     return replace(record, fields=came.fields, problems=came.problems)

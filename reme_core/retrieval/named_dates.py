@@ -62,9 +62,11 @@ _SPAN = re.compile(
 _COUNT = r"[0-9]{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten"
 _AGO = re.compile(rf"\b({_COUNT}) (day|week|month|year)s? ago\b", _FLAGS)
 _LASTING = re.compile(rf"\b(?:last (?={_COUNT}|few)|past )(?:({_COUNT}|few) )?(day|week|month|year)s?\b", _FLAGS)
-_NUMBERS = {"an": 1, "one": 1, "few": 4} | dict(
-    zip(("a", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), range(1, 11), strict=True)
+NUMBER_WORDS = dict(
+    zip(("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), range(2, 11), strict=True)
 )
+"""Numbers that are mostly written as words, from two on."""
+_NUMBERS = {"a": 1, "an": 1, "one": 1, "few": 4} | NUMBER_WORDS
 _UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 # What stands in place of a date that was read.

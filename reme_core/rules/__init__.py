@@ -52,5 +52,6 @@ from reme_core.rules.relation_graph import Edge as Edge
 from reme_core.rules.relation_graph import ReachedName as ReachedName
 from reme_core.rules.relation_graph import RelationGraph as RelationGraph
 from reme_core.rules.relation_names import USER as USER
+from reme_core.rules.relation_names import distinct_relations as distinct_relations
 from reme_core.rules.relation_names import join_relations as join_relations
 from reme_core.rules.relation_names import name_key as name_key

@@ -166,12 +166,17 @@ def _lasts(memory: Memory) -> tuple[bool, datetime, datetime, datetime, str]:
     return memory.valid_to is None, memory.valid_to or memory.valid_from, *said
 
 
-def repetition(memory_id: str, held: str) -> ConflictError:
-    """Say that a memory would say what a current one of the same type and target says."""
+def repetition(memory: Memory, held: str) -> ConflictError:
+    """Say that a memory would say what a current one of the same type and target says, or has a block's label."""
     msg = (
         f"memory {held!r} of the same type and target says the same: update that one, or supersede it "
-        f"(wanted to write {memory_id!r})"
+        f"(wanted to write {memory.memory_id!r})"
     )
+    if memory.memory_type is MemoryType.BLOCK:
+        msg = (
+            f"there is a memory block {memory.memory_target!r} already, {held!r}: delete it, or revoke it where it is "
+            f"a shared one (wanted to write {memory.memory_id!r})"
+        )
     return ConflictError(msg)
 
 
@@ -267,7 +272,7 @@ class _PlannedScope:
         wanted = put.memory
         if equal is not None and equal != wanted.memory_id:
             if before is not None or put.on_duplicate == "raise":
-                raise repetition(wanted.memory_id, equal)
+                raise repetition(wanted, equal)
             held = self.held[equal]
             settled = beside(held, wanted, at=self.at)
             if settled is None:

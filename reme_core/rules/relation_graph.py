@@ -1,7 +1,8 @@
 """A graph of the relations that memories tell, by normalised names; aliases are one name. Plain values, without I/O.
 
 Names are one where they differ in case, blanks, signs at their ends or a possessive ending; where a memory says that
-one is also called the other; and where one is the first word of exactly one fuller name ("Melanie", "Melanie Reed").
+one is also called the other, unless it is so of two who share a first word; and where one is the first word of exactly
+one fuller name ("Melanie", "Melanie Reed").
 """
 
 from __future__ import annotations
@@ -111,13 +112,21 @@ class RelationGraph(Generic[K]):
         """Return all names of whom one means: a name, or a description such as "Ann's sister" that fits one alone."""
         key = name_key(name)
         if self._known(key):
-            return self._same(key, holds)
+            return self.names_of(key, holds)
         described = _OWNER.fullmatch(name) if len(name) <= MAX_NAME_CHARS else None
         if described is None:
             return frozenset()
         owner, wanted = self.find(described[1], holds), terms_of(described[2])
-        found = {self._same(edge.other, holds) for edge in self.edges(owner, holds, asked=wanted)}
+        found = {self.names_of(edge.other, holds) for edge in self.edges(owner, holds, asked=wanted)}
         return found.pop() if len(found) == 1 else frozenset()
+
+    def names_of(self, name: str, holds: Callable[[K], bool]) -> Names:
+        """Return a name, normalised, with all that are the same."""
+        names: list[str] = [name]
+        for one in names:  # grows meanwhile
+            others = dict.fromkeys((*self._called(one, holds), *self._first_and_full(one)))
+            names += [other for other in others if other not in names]
+        return frozenset(names)
 
     def near_names(self, name: str) -> tuple[str, ...]:
         """Return names that are written nearly alike, nearest first."""
@@ -173,11 +182,13 @@ class RelationGraph(Generic[K]):
                 for edge in self.edges(names, holds):
                     if edge.other in seen:
                         continue
-                    others = self._same(edge.other, holds)
+                    others = self.names_of(edge.other, holds)
                     if not others.isdisjoint(second):
                         return [*way, edge]
                     seen |= others
                     further.append((others, [*way, edge]))
+            if not further:
+                break
             ways = further
         return None
 
@@ -188,7 +199,7 @@ class RelationGraph(Generic[K]):
         """
         words, level = terms_of(question), list[ReachedName[K]]()
         for name, written in self._named_in(question):
-            level.append(ReachedName(names=self._same(name, holds), words=written))
+            level.append(ReachedName(names=self.names_of(name, holds), words=written))
         found, seen = list(level), {name for item in level for name in item.names}
         for _ in range(_HOPS):
             further: list[ReachedName[K]] = []
@@ -196,7 +207,7 @@ class RelationGraph(Generic[K]):
                 room = _MOST_REACHED - len(further)
                 edges = self.edges(item.names, holds, asked=words - item.words)
                 for edge in islice((edge for edge in edges if edge.other not in seen), room):
-                    names = self._same(edge.other, holds)
+                    names = self.names_of(edge.other, holds)
                     seen |= names
                     further.append(ReachedName(names=names, words=item.words | edge.asked, key=edge.key))
             found, level = found + further, further
@@ -205,18 +216,12 @@ class RelationGraph(Generic[K]):
     def _known(self, name: str) -> bool:
         return name in self._ends or len(self._fuller.get(name, ())) == 1
 
-    def _same(self, name: str, holds: Callable[[K], bool]) -> Names:
-        """Return a name with all that are the same."""
-        names: list[str] = [name]
-        for one in names:  # grows meanwhile
-            others = dict.fromkeys((*self._called(one, holds), *self._first_and_full(one)))
-            names += [other for other in others if other not in names]
-        return frozenset(names)
-
-    def _called(self, name: str, holds: Callable[[K], bool]) -> Iterator[str]:
-        for text in self._ends.get(name, {}):
-            if text.casefold() in _ALIASES:
-                yield from (edge.other for edge in self._edges_of(name, text) if holds(edge.key))
+    def _called(self, name: str, holds: Callable[[K], bool]) -> list[str]:
+        """Return the other names of a name; none where it is that of two, such as Ann Lee and Ann Berg."""
+        texts = [text for text in self._ends.get(name, {}) if text.casefold() in _ALIASES]
+        others = {edge.other for text in texts for edge in self._edges_of(name, text) if holds(edge.key)}
+        firsts = [other.split()[0] for other in others if " " in other]
+        return sorted(others) if " " in name or len(firsts) == len(set(firsts)) else []
 
     def _first_and_full(self, name: str) -> Iterator[str]:
         """Give the one fuller name that begins with a name, or the first word of one that alone begins so."""

@@ -66,10 +66,15 @@ def join_relations(
     """
     said = None if content is None else terms_of(content)
     kept = (item for item in old if said is None or all(_is_named(name, said) for name in (item.subject, item.object)))
-    joined: dict[tuple[str, str, str], Relation] = {}
-    for item in (*new, *kept):
-        joined.setdefault((name_key(item.subject), item.relation.casefold(), name_key(item.object)), item)
-    return tuple(joined.values())[:MAX_RELATIONS]
+    return distinct_relations((*new, *kept))[:MAX_RELATIONS]
+
+
+def distinct_relations(relations: Iterable[Relation]) -> tuple[Relation, ...]:
+    """Return each relation once, as it is told first; one memory may not have as many."""
+    told: dict[tuple[str, str, str], Relation] = {}
+    for item in relations:
+        told.setdefault((name_key(item.subject), item.relation.casefold(), name_key(item.object)), item)
+    return tuple(told.values())
 
 
 def _is_named(name: str, said: frozenset[str]) -> bool:

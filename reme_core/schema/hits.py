@@ -180,7 +180,8 @@ class Hit(MappingModel):
         What an assistant said is told by its name, unless that is "user".
         """
         who = (self.name or self.role or "").strip().casefold()
-        is_told = who == self.trust or (self.trust is TrustClass.ASSISTANT and who != "user")
+        is_of_assistant = self.role == "assistant" and self.trust is TrustClass.ASSISTANT
+        is_told = who == self.trust or (is_of_assistant and who != "user")
         return TrustClass.USER if self.layer == "message" and is_told else self.trust
 
     def stands_in(self, message_ids: frozenset[str]) -> bool:

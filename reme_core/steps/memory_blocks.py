@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryBlockNotFoundError, MemoryNotFoundError
 from reme_core.ports import DeleteMemory, ListMemories, MemoryFilter, PutMemory, Store, TokenCounter, WriteBatch
-from reme_core.schema import Memory, MemoryBlock, MemoryType, Scope, make_scope, new_id
+from reme_core.schema import Memory, MemoryBlock, MemoryType, Scope, TrustClass, make_scope, new_id
 from reme_core.schema.memories import MAX_MEMORY_CHARS
 from reme_core.schema.memory_blocks import Access, BlockSettings
 from reme_core.steps.targets import all_memories
@@ -72,6 +72,13 @@ class BlockWrite:
         return WriteBatch(
             puts=puts, deletes=deletes, reason=self.reason, run_id=self.run_id, actor=self.actor, at=self.at
         )
+
+    def signed(self, memory: Memory, before: Memory) -> Memory:
+        """Return the memory of a block as one that this writer has changed; its text is of whom changed that last."""
+        changes: dict[str, object] = {"updated_at": self.at, "author": self.actor}
+        if memory.content != before.content:
+            changes["trust"] = TrustClass.ASSISTANT if self.is_of_model else TrustClass.USER
+        return memory.model_copy(update=changes)
 
 
 class _Held(NamedTuple):
@@ -140,8 +147,7 @@ class MemoryBlocks:
             _check_right(before, change, write)
             if change.text is not None or change.limit_tokens is not None:
                 self._check_size(after, write)
-            after = after.model_copy(update={"updated_at": write.at, "author": write.actor})
-            stored = await self._put(after, held.revision, write)
+            stored = await self._put(write.signed(after, held.memory), held.revision, write)
             if stored is not None:
                 return self._shown(stored, held.access)
         raise _busy(label)

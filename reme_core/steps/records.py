@@ -27,6 +27,9 @@ T = TypeVar("T", bound=BaseModel)
 MAX_SCHEMAS, MAX_SCHEMA_CHARS, MAX_INSTRUCTIONS_CHARS, MAX_NAME_CHARS = 20, 6000, 1000, 80
 """All schemas are sent with every extraction; 6,000 characters are some 1,500 tokens, and a class of 60 fields."""
 
+SINGLE_ID = "record:"
+"""Begins the id of the one instance of a schema."""
+
 _MAX_CONTENT_CHARS = 1 << 16
 MAX_SOURCES = 100
 """Of a record that each talk changes, there would be no end of them."""
@@ -72,7 +75,7 @@ class MemorySchema:
     @property
     def single_id(self) -> str | None:
         """The id of its one instance; None where there may be many."""
-        return None if self.many else f"record:{self.name}"
+        return None if self.many else f"{SINGLE_ID}{self.name}"
 
     @cached_property
     def _json_schema(self) -> dict[str, JsonValue]:
@@ -221,14 +224,15 @@ def fields_of_instance(schema: MemorySchema, value: BaseModel) -> dict[str, Json
         msg = f"wanted an instance of {schema.name}, found {shown(value)}"
         raise InvalidInputError(msg)
     try:
-        text = value.model_dump_json(by_alias=True, round_trip=True)
-        fields = _checked(schema, json.loads(text))
+        # Not `model_dump_json`, whose JSON has null for nan and infinity.
+        given = value.model_dump(mode="json", by_alias=True, round_trip=True)
+        fields = _checked(schema, given)
     except (ValueError, RecursionError) as exc:
         told = describe(exc, schema.name) if isinstance(exc, ValidationError) else f"{schema.name}: {str(exc)[:200]}"
         msg = f"the instance can't be read again as it is written: {told}"
         raise InvalidInputError(msg) from exc
-    if json.loads(text) != fields:
-        msg = f"{schema.name}: is not the same when it is read again: {shown(text)}"
+    if given != fields:
+        msg = f"{schema.name}: is not the same when it is read again: {shown(given)}"
         raise InvalidInputError(msg)
     return fields
 
@@ -236,8 +240,14 @@ def fields_of_instance(schema: MemorySchema, value: BaseModel) -> dict[str, Json
 def _checked(schema: MemorySchema, fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Return fields as an instance has them (ValueError: JSON that can't be kept, or that is none of the class)."""
     check_metadata(dict(fields))
-    instance = schema.model.model_validate_json(json.dumps(fields))
-    whole: dict[str, JsonValue] = json.loads(instance.model_dump_json(by_alias=True, round_trip=True))
+    try:
+        instance = schema.model.model_validate_json(json.dumps(fields))
+        whole: dict[str, JsonValue] = json.loads(instance.model_dump_json(by_alias=True, round_trip=True))
+    except ValueError:
+        raise
+    except Exception as exc:  # the class is not ours: a validator of its own may trip over what a model wrote
+        msg = f"{schema.name} can't be checked, {type(exc).__name__} in a validator of its own: {str(exc)[:200]}"
+        raise ValueError(msg) from exc
     check_metadata(whole)
     check_numbers(whole)
     return whole

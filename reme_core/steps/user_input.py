@@ -86,10 +86,10 @@ def read_trust(value: object) -> tuple[TrustClass, ...] | None:
 
 
 def read_searched_types(value: object) -> tuple[MemoryType, ...] | None:
-    """Read `memory_type` of a search, as `read_types`; of memory blocks, a shared one is seen by a grant alone."""
+    """Read `memory_type` of a search, as `read_types`, but for memory blocks, which have methods of their own."""
     types = read_types(value)
     if types is not None and MemoryType.BLOCK in types:
-        msg = "memory_type: 'block' is not searched: memory_blocks lists the memory blocks of a user"
+        msg = "memory_type: 'block' can't be asked for here: memory_blocks lists the memory blocks of a user"
         raise InvalidInputError(msg)
     return types
 

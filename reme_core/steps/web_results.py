@@ -6,22 +6,31 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from reme_core.errors import InvalidInputError
-from reme_core.ports import Appended, AppendMessages, Store, WrappedStore
+from reme_core.ports import Appended, AppendMessages, FindMessages, Store, WrappedStore
 from reme_core.schema import Message, Scope, TrustClass
 from reme_core.schema.checks import check_metadata
 from reme_core.schema.trust import TRUST
 
+_EARLIER = 50
+"""Messages of a session among which calls are looked for; a result follows right behind its call."""
 
-def mark_web(messages: Sequence[Message], web_tools: Collection[str]) -> Sequence[Message]:
+
+def mark_web(
+    messages: Sequence[Message], web_tools: Collection[str], earlier: Sequence[Message] = ()
+) -> Sequence[Message]:
     """Return messages, those of class `web` that hold a result of one of these tools.
 
-    A result is of the tool that it names, else of the call among these messages that it answers (InvalidInputError:
-    the metadata of a message have no room for the mark).
+    A result is of the tool that it names, else of the call that it answers, among these messages or earlier ones
+    (InvalidInputError: the metadata of a message have no room for the mark).
     """
     if not web_tools:
         return messages
-    calls = {block.call_id: block.name for item in messages for block in item.content if block.type == "tool_call"}
+    calls = _calls([*earlier, *messages])
     return [_marked(item) if _tools_of(item, calls).intersection(web_tools) else item for item in messages]
+
+
+def _calls(messages: Sequence[Message]) -> dict[str, str]:
+    return {block.call_id: block.name for item in messages for block in item.content if block.type == "tool_call"}
 
 
 def _tools_of(message: Message, calls: Mapping[str, str]) -> set[str | None]:
@@ -54,4 +63,11 @@ class WebMarkingStore(WrappedStore):
 
     async def append(self, scope: Scope, request: AppendMessages) -> Appended:
         """Add messages; see `Store.append`."""
-        return await self._store.append(scope, replace(request, messages=mark_web(request.messages, self._web_tools)))
+        calls = _calls(request.messages)
+        earlier: list[Message] = []
+        if any(None in _tools_of(item, calls) for item in request.messages):  # the call came with an append before
+            wanted = FindMessages(session_id=request.session_id, limit=_EARLIER, newest_first=True)
+            page = await self._store.find_messages(scope, wanted)
+            earlier = [stored.message for stored in reversed(page.messages)]
+        marked = mark_web(request.messages, self._web_tools, earlier)
+        return await self._store.append(scope, replace(request, messages=marked))

@@ -178,6 +178,7 @@ async def observe(
 
     Raises:
         MemoryNotFoundError: Naming every id that this scope doesn't hold; nothing was changed.
+        InvalidInputError: About a memory block, which only its own methods change.
         ConflictError: Others changed the memories all that time; nothing was changed.
     """
     if not feedback:
@@ -189,6 +190,9 @@ async def observe(
     end, pause = loop.time() + patience_s, _FIRST_PAUSE_S
     while True:
         held = await store.get(scope, list(about))
+        if blocks := [memory.memory_id for memory in held if memory.memory_type is MemoryType.BLOCK]:
+            msg = f"feedback: {', '.join(map(repr, blocks))}: feedback moves memories, and not memory blocks"
+            raise InvalidInputError(msg)
         puts = await asyncio.to_thread(_moves, held, about, at)  # 5,000 of them take 50 ms and more
         batch = WriteBatch(puts=puts, reason="feedback", run_id=new_id(), actor=OBSERVER, at=at)
         try:

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import JsonValue
 
 from reme_core.errors import UnsupportedFilterError
 from reme_core.ports import AppendMessages, MemoryFilter, MessageSearch, PutMemory, Store
-from reme_core.schema import Memory, Message, Scope, Source, ToolResultBlock, TrustClass
+from reme_core.schema import Memory, Message, Scope, Source, ToolCallBlock, ToolResultBlock, TrustClass
 from reme_core.testing._memory_search import fact, listed
 from reme_core.testing._memory_writes import add
 from reme_core.testing.store_values import ALICE, BOB, batch, block, changed, memory, message
@@ -16,8 +17,10 @@ USER, ASSISTANT, TOOL, WEB = TrustClass
 
 
 def said() -> list[Message]:
-    """Build a message of each class, and one of the user's that carries a result; their ids are their classes."""
+    """Build a message of each class, one of the user's that carries a result, and two that only look like it."""
     result = (*message("tea and a result").content, ToolResultBlock(call_id="c", output="tea"))
+    looks_like: JsonValue = {"type": "tool_result", "output": "tea"}
+    call = (*message("tea").content, ToolCallBlock(call_id="d", name="look", arguments={"a": looks_like}))
     return [
         message("the user likes tea", message_id="user"),
         message("the assistant likes tea", role="assistant", message_id="assistant"),
@@ -25,6 +28,8 @@ def said() -> list[Message]:
         message("the page likes tea", role="tool", message_id="web").model_copy(update={"metadata": {"trust": "web"}}),
         message("tea", message_id="result").model_copy(update={"content": result}),
         message("raised", role="tool", message_id="raised").model_copy(update={"metadata": {"trust": "user"}}),
+        message("tea", message_id="like").model_copy(update={"metadata": {"a": looks_like}}),
+        message("tea", role="assistant", message_id="call").model_copy(update={"content": call}),
     ]
 
 
@@ -94,7 +99,12 @@ class MemoryTrust:
 
     async def test_messages_are_searched_by_trust_and_blocks_can_not_be(self, store: Store) -> None:
         await keep(store)
-        for trust, names in ((USER, {"user"}), (ASSISTANT, {"assistant"}), (TOOL, {"tool", "result"}), (WEB, {"web"})):
+        for trust, names in (
+            (USER, {"user", "like"}),
+            (ASSISTANT, {"assistant", "call"}),
+            (TOOL, {"tool", "result"}),
+            (WEB, {"web"}),
+        ):
             search = MessageSearch(text="tea", trust=(trust,))
             for asked in (search, MessageSearch(text="", trust=(trust,), by_time=True)):
                 found = await store.search_messages(ALICE, asked)

@@ -119,7 +119,8 @@ class PromptBlocks:
             labels = ", ".join(map(repr, self.labels or ()))
             msg = f"there is no memory block {label!r} here; nothing was changed. The labels are: {labels}"
             raise ToolFeedback(msg)
-        context.trace.shown_blocks.update(seen or {})
+        if seen is not None:
+            context.trace.shown_blocks[label] = seen.get(label, 0)  # of no revision: it was not shown
         answer = await tool.run(checked, context)
         return answer if seen is None else f"changed: memory block {label!r} stands in your prompt as it is now"
 

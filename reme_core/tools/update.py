@@ -130,7 +130,10 @@ def _successor(context: ToolContext, memory: Memory, item: UpdateItem) -> Memory
     made = new_memory(context, target_of(memory), text)
     if made.observed_at == memory.observed_at and made.sources == memory.sources:
         return None
-    return made.model_copy(update={"when_to_use": memory.when_to_use, "importance": memory.importance})
+    kept: dict[str, object] = {"when_to_use": memory.when_to_use, "importance": memory.importance}
+    if not made.sources:
+        kept["trust"] = least_trusted([memory.trust, made.trust])
+    return made.model_copy(update=kept)
 
 
 async def _placed(context: ToolContext, made: Memory, instead_of: Memory) -> ChainUpdate:

@@ -6,7 +6,7 @@ import contextlib
 
 from reme_core.errors import InvalidInputError, MemoryNotFoundError, PartialFailureError, ReMeError
 from reme_core.retrieval.hits import hit_of_memory
-from reme_core.schema import Memory, TrustClass, found_text, new_id
+from reme_core.schema import Memory, TrustClass, found_text, least_trusted, new_id
 from reme_core.serve.mcp.answers import ForgetAnswer, IdAnswer, RecordAnswer
 from reme_core.serve.mcp.arguments import (
     ForgetArguments,
@@ -65,10 +65,13 @@ def _message(item: SaidMessage) -> dict[str, object]:
 
 
 async def revise(caller: Caller, given: ReviseArguments) -> IdAnswer:
-    """Replace a memory by what holds now; the old one is kept, and found with `as_of`."""
-    new = await caller.memory.supersede_memory(
-        given.id, given.content, user_id=caller.user_id, trust=TrustClass.ASSISTANT
-    )
+    """Replace a memory by what holds now; the old one is kept, and found with `as_of`.
+
+    What an agent makes of a text is no more trusted than that.
+    """
+    old = await caller.memory.get_memory(given.id, user_id=caller.user_id)
+    trust = least_trusted([old.trust, TrustClass.ASSISTANT])
+    new = await caller.memory.supersede_memory(given.id, given.content, user_id=caller.user_id, trust=trust)
     return IdAnswer(text=f"{new.memory_id} replaces {given.id}", id=new.memory_id, replaced=given.id)
 
 

@@ -37,7 +37,7 @@ from reme_core.stores.sql.connection import SqlConnection
 from reme_core.stores.sql.embedding_record import claim_embedding
 from reme_core.stores.sql.items import row_links as item_links
 from reme_core.stores.sql.new_vectors import NewVectorOf, forget_new_vectors
-from reme_core.stores.sql.row_conditions import check_filter, conditions
+from reme_core.stores.sql.row_conditions import check_filter, conditions, is_seldom
 from reme_core.stores.sql.trust_rows import no_more_trusted
 from reme_core.text import normalise_content, pack_terms, terms
 
@@ -161,7 +161,7 @@ def _put_one(
         normal = _salted(normal, put.memory.memory_id)
     elif twin is not None:
         if found is not None or put.on_duplicate == "raise":
-            raise repetition(put.memory.memory_id, twin[1].memory_id)
+            raise repetition(put.memory, twin[1].memory_id)
         settled = beside(twin[1], put.memory, at=batch.at)
         if settled is None:
             return twin[1], []
@@ -337,9 +337,11 @@ def list_page(connection: SqlConnection, scope: Scope, query: ListMemories) -> M
     if place is not None:
         where += " AND (created < ? OR (created = ? AND memory_id > ?))"
         values += [place[0], place[0], place[1]]
+    # With the sign, an index of types is taken, and sorted, in place of the one by age, which is read from its end.
+    age = "+created" if is_seldom(query.filter) else "created"
     rows = connection.execute(
         f"SELECT created, memory_id, body FROM memories WHERE {where}"  # noqa: S608  # fixed texts, bound values
-        " ORDER BY created DESC, memory_id LIMIT ?",
+        f" ORDER BY {age} DESC, memory_id LIMIT ?",
         (*values, query.limit + 1),
     ).fetchall()
     page, cursor = cut_page(rows, query.limit, "memories", places=2)

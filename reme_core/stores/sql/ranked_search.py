@@ -216,16 +216,18 @@ def search_memories(
 
 
 def _told(connection: SqlConnection, scope: int, partition: Partition, search: MemorySearch) -> tuple[ToldWords, ...]:
-    """Return what relations tell of the words of a query: those of memories that hold at the time asked for."""
+    """Return what relations tell of the words of a query: those of memories of the time and trust asked for."""
     if not len(partition.relations) or not search.text.strip():
         return ()
     asked = search.filter
-    time_asked = MemoryFilter(types=STATEMENTS, as_of=asked.as_of, include_superseded=asked.include_superseded)
+    wanted = MemoryFilter(
+        types=STATEMENTS, as_of=asked.as_of, include_superseded=asked.include_superseded, trust=asked.trust
+    )
     admitted: list[frozenset[int]] = []
 
     def holds(row: int) -> bool:
         if not admitted:  # most questions name nobody who is known
-            admitted.append(partition.admitted(connection, scope, time_asked))
+            admitted.append(partition.admitted(connection, scope, wanted))
         return row in admitted[0]
 
     return told_words(partition.index, partition.relations, search.text, holds)

@@ -28,6 +28,8 @@ _MOST_KEYS = 100
 TELLS_RELATIONS = """body LIKE '%"relations":[_"subject"%'"""
 """Both engines take the index memories_related for these words; within the texts of a body, quotes are escaped."""
 
+_SELDOM = ({MemoryType.BLOCK}, {MemoryType.RECORD})
+
 _BEFORE_ALL, _AFTER_ALL = -9e99, 9e99
 _DURING = "((observed_at >= ? AND observed_at < ?) OR ((valid_from >= ? OR valid_to > ?) AND valid_from < ?))"
 
@@ -52,6 +54,11 @@ def check_filter(wanted: MemoryFilter) -> None:
         _comparable(key, value)
 
 
+def is_seldom(wanted: MemoryFilter) -> bool:
+    """Tell whether a filter means memories that are few beside others and read in each turn: blocks, or records."""
+    return wanted.types is not None and set(wanted.types) in _SELDOM
+
+
 def conditions(connection: SqlConnection, scope: int, wanted: MemoryFilter) -> tuple[str, list[object]]:
     """Return the condition on `memories` and its values for a checked filter; the scope is always part of it."""
     where, values = given(
@@ -67,8 +74,8 @@ def conditions(connection: SqlConnection, scope: int, wanted: MemoryFilter) -> t
     elif not wanted.include_superseded:
         where.append("superseded_by IS NULL")
     types = wanted.types
-    if types is not None and set(types) == {MemoryType.META}:
-        where.append("memory_type = 'meta'")  # in these words, SQLite takes the index memories_meta
+    if types is not None and (is_seldom(wanted) or set(types) == {MemoryType.META}):
+        where.append(f"memory_type = '{types[0]}'")  # in these words, SQLite takes the index of these
         types = None
     for column, names in (("memory_type", types), ("memory_target", wanted.targets)):
         if names is not None:

@@ -11,7 +11,7 @@ from reme_core.schema import Memory, TrustClass, least_trusted, read_stored_mess
 from reme_core.schema.trust import OF_PEOPLE, TRUST
 from reme_core.stores.sql.connection import AMONG, SqlConnection
 
-# How a result begins in the JSON of a message: quotes within texts are escaped.
+# How a result begins in the JSON of a message, and so may arguments of a call and metadata.
 _RESULT = '{"type":"tool_result",'
 
 
@@ -24,18 +24,20 @@ def trust_of_memory(connection: SqlConnection) -> str:
 
 def messages_of_trust(connection: SqlConnection, scope: int, trust: Collection[TrustClass]) -> list[int]:
     """Return the rows of a scope's messages of some classes; see `Message.trust`."""
-    role, result = connection.dialect.json_text("body", "role"), connection.dialect.holds("body")
+    role, holds = connection.dialect.json_text("body", "role"), connection.dialect.holds("body")
+    may_carry = f"({role} <> 'tool' AND {holds})"
     cases, values = list[str](), list[object]()
-    of_role = {"web": "", "tool": f" OR {role} = 'tool' OR {result}", "assistant": f" OR {role} = 'assistant'"}
+    of_role = {"web": "", "tool": f" OR {role} = 'tool'", "assistant": f" OR {role} = 'assistant'"}
     for known, own in of_role.items():
         marked, bound = connection.dialect.metadata_is(TRUST, known)
         cases.append(f"WHEN {marked}{own} THEN '{known}'")
-        values += [*bound, _RESULT] if known == "tool" else bound
+        values += bound
     found = connection.execute(
-        f"SELECT seq FROM messages WHERE scope = ? AND CASE {' '.join(cases)} ELSE 'user' END {AMONG}",  # noqa: S608  # fixed texts
-        (scope, *values, json.dumps([*trust])),
+        f"SELECT seq, CASE WHEN {may_carry} THEN body END FROM messages WHERE scope = ?"  # noqa: S608  # fixed texts
+        f" AND ({may_carry} OR CASE {' '.join(cases)} ELSE 'user' END {AMONG})",
+        (_RESULT, scope, _RESULT, *values, json.dumps([*trust])),
     )
-    return [row for (row,) in found]
+    return [row for row, body in found if body is None or read_stored_message(body).trust in trust]
 
 
 def no_more_trusted(connection: SqlConnection, scope: int, puts: Sequence[PutMemory]) -> Sequence[PutMemory]:

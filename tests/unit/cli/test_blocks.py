@@ -21,7 +21,18 @@ def test_a_block_is_set_shown_listed_and_deleted(reme: Reme) -> None:
     conflict = reme("block", "set", "human", "other", "--expect", "7")
     assert (conflict.code, "has revision 1" in conflict.err) == (8, True)
     assert reme("block", "delete", "human").out == "deleted human\n"
-    assert reme("block", "show", "human").code == 3
+    gone = reme("block", "show", "human")
+    assert (gone.code, "`reme block list` lists those there are" in gone.err) == (3, True)
+    assert "--limit: wanted a whole number" in reme("block", "set", "human", "--limit", "0").err
+    assert "--expect: wanted the revision" in reme("block", "delete", "human", "--expect", "0").err
+
+
+def test_a_grant_is_taken_back_by_its_own_command(reme: Reme) -> None:
+    reme("block", "set", "team", "Be kind.", "--shared")
+    reme("block", "grant", "team")
+    [entry] = reme("list", "--type", "block", "--json").value["memories"]
+    [event] = reme("history", entry["memory_id"], "--json").value["events"]
+    assert "or take it back by `reme block revoke`" in reme("undo", event["run_id"]).err
 
 
 def test_a_shared_block_is_granted_to_a_user_and_revoked(reme: Reme) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import stat
@@ -127,6 +128,15 @@ def test_an_empty_space_beside_others_is_a_hint_for_people_alone(reme: Reme) -> 
         assert told.err.startswith("reme: memory space 'default' is empty; there is 'home': use --space\n")
         assert "empty" not in reme(*command, "--space", "home").err
         assert reme(*command, "--json").err == ""
+
+
+def test_web_tools_are_named_in_the_environment(reme: Reme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REME_WEB_TOOLS", "look, fetch,")
+    result = {"role": "tool", "name": "fetch", "tool_call_id": "c", "content": "tea"}
+    (tmp_path / "said.json").write_text(json.dumps([result]))
+    reme("add", "--messages", str(tmp_path / "said.json"))
+    assert reme("search", "tea", "--trust", "web").code == 0
+    assert reme("search", "tea", "--trust", "tool").code == 1
 
 
 def test_settings_come_from_the_environment_then_dot_env_then_toml(

@@ -158,6 +158,14 @@ async def test_a_group_that_a_model_got_wrong_is_left_and_costs_itself_alone(
         model.assert_done()
 
 
+async def test_an_answer_of_very_many_groups_is_read_as_far_as_there_are_memories(tmp_path: Path) -> None:
+    answer = json.dumps({word: [{"memories": [1, 2]}] * 5000 for word in ("groups", "contradictions")})
+    async with ReMe("space", tmp_path, llm=ScriptedChatModel([answer]), embedding=None) as memory:
+        await tell(memory, CELLO, CELLIST)
+        found = await memory.evolve(**ANA)
+    assert (len(found.rejected), len(found.contradictions)) == (2, 2)
+
+
 async def test_a_text_that_lacked_something_is_asked_for_once_more_with_what_it_lacks(tmp_path: Path) -> None:
     short = finds(([CELLO, CELLIST], CELLIST), ([BROTHERS, "Ann's brothers are Bo and Cy"], BROTHERS))
     whole = json.dumps({"groups": [{"memories": [2, 1], "content": BOTH}]})
@@ -260,6 +268,18 @@ async def test_chains_point_at_their_ends_also_where_these_were_joined(make: Cal
         assert await held(memory) == before
 
 
+async def test_undo_embeds_nothing_whose_text_has_stayed(make: Callable[..., ReMe]) -> None:
+    embedder = HashedEmbedder(DIMENSION)
+    async with make(llm=False, embedding=embedder) as memory:
+        await tell(memory, "Ann likes tea, too", "Ann likes tea too")
+        found = await memory.evolve(**ANA, dry_run=False)
+        embedder.calls.clear()
+        await memory.undo(str(found.run_id), **ANA)
+        await memory.flush()
+        assert embedder.calls == []
+        assert (await memory.retrieve("Ann likes tea too", **ANA)).results[0].similarity == pytest.approx(1)
+
+
 async def test_lessons_that_never_help_are_proposed_and_removed_only_when_asked(make: Callable[..., ReMe]) -> None:
     async with make(llm=False) as memory:
         lesson = await memory.add_memory("Restart it", **ANA, memory_type="procedural", when_to_use="it hangs")
@@ -319,6 +339,12 @@ def test_no_request_is_larger_than_a_model_is_to_be_asked_about_and_near_ones_st
     assert any({memories[7].memory_id, memories[250].memory_id} <= {m.memory_id for m in group} for group in requests)
 
 
+async def test_a_plan_says_what_was_read_on_a_page(make: Callable[..., ReMe]) -> None:
+    async with make(llm=False) as memory:
+        await tell(memory, "Ann likes tea, too", "Ann likes tea too", trust="web")
+        assert "(2024-05-01) [web] Ann likes tea, too [" in (await memory.evolve(**ANA)).text
+
+
 async def test_a_plan_that_is_none_is_refused(tmp_path: Path) -> None:
     async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
         for bad in ("plan", {"merges": [{"before": []}]}, {"dry_run": "perhaps"}):
@@ -354,3 +380,17 @@ async def test_the_schedule_makes_a_job_when_it_is_due_and_there_is_something_ne
         await memory.flush()
         clock.advance(week)
         assert not await promised()
+
+
+async def test_what_a_consolidation_wrote_makes_no_other_one_due(tmp_path: Path) -> None:
+    clock, week = FixedClock(), timedelta(days=7)
+    async with ReMe("space", tmp_path, llm=ScriptedChatModel([finds()]), embedding=None, clock=clock) as memory:
+        await tell(memory, "Ann likes tea, too", "Ann likes tea too")
+        due: list[bool] = []
+        for _ in range(3):
+            due.append(await promise_evolution(memory.store, clock, SCOPE, week))
+            await memory.flush()
+            clock.advance(week)
+        assert (due, len(await current(memory))) == ([False, True, False], 1)
+        await tell(memory, "Ann rows")
+        assert await promise_evolution(memory.store, clock, SCOPE, week)

@@ -228,6 +228,27 @@ async def test_a_user_gives_themselves_no_grant_and_brings_none_back(memory: ReM
     assert await memory.memory_blocks(user_id="alice") == []
 
 
+async def test_what_is_for_memories_changes_no_block_and_no_grant(memory: ReMe) -> None:
+    await memory.set_memory_block("team", "We ship on Fridays.", shared=True)
+    await memory.grant_memory_block("team", user_id="alice")
+    own = await memory.set_memory_block("human", "Likes tea", user_id="alice", read_only=True)
+    held = (await memory.list_memories(user_id="alice", memory_type="block")).memories
+    [grant] = [entry for entry in held if entry.memory_target == "team"]
+    await memory.record_use([entry.memory_id for entry in held], uses=9, user_id="alice")
+    for call in (
+        memory.delete_memory(grant.memory_id, user_id="alice"),
+        memory.observe({"memory_id": grant.memory_id, "verdict": "refuted"}, user_id="alice"),
+        memory.observe({"memory_id": own.memory_id, "verdict": "refuted"}, user_id="alice"),
+        memory.forget_memories(user_id="alice", memory_type=["procedural", "block"]),
+    ):
+        with pytest.raises(InvalidInputError, match="block"):
+            await call
+    assert [block.label for block in await memory.memory_blocks(user_id="alice")] == ["human", "team"]
+    assert await memory.get_memory_block("human", user_id="alice") == own
+    await memory.delete_memory(grant.memory_id, user_id="alice", erase=True)
+    assert await memory.memory_blocks(user_id="alice") == [own]
+
+
 async def test_nothing_of_a_user_is_seen_or_changed_by_another_one(memory: ReMe) -> None:
     held = await memory.set_memory_block("human", "Alice's", user_id="alice")
     before = await snapshot(memory.store, ALICE)  # type: ignore[arg-type]
@@ -288,6 +309,6 @@ async def test_blocks_come_along_in_an_export_and_replace_none_that_are_there(me
     shown = [(block.label, block.text, block.limit_tokens) for block in await memory.memory_blocks(user_id="bob")]
     assert shown == [("empty", "", 500), ("human", "Alice's", 70)]
     await memory.set_memory_block("human", "Carol's", user_id="carol")
-    with pytest.raises(ConflictError):
+    with pytest.raises(ConflictError, match="there is a memory block 'human' already"):
         await memory.import_(tmp_path / "alice.jsonl", user_id="carol")
     assert (await memory.get_memory_block("human", user_id="carol")).text == "Carol's"

@@ -212,6 +212,12 @@ async def test_an_id_of_something_else_is_no_record_of_the_class(memory: ReMe) -
             await memory.patch_record(Purchase, {"item": "x"}, **U, record_id=record_id)
 
 
+async def test_no_memory_takes_the_id_of_the_one_instance(memory: ReMe) -> None:
+    with pytest.raises(InvalidInputError, match=r"memories\[0\].memory_id: 'record:Profile' is that of a record"):
+        await memory.add_memories([{"memory_id": "record:Profile", "content": "taken"}], **U)
+    assert (await memory.put_record(ANN, **U)).value == ANN
+
+
 # Finding
 
 
@@ -300,12 +306,29 @@ async def test_a_class_that_is_no_schema_of_the_memory_is_refused(memory: ReMe) 
 
 async def test_an_instance_that_json_does_not_bring_back_is_refused(tmp_path: Path) -> None:
     class Lossy(BaseModel):
-        value: float
+        value: float | None = None
 
     async with ReMe("space", tmp_path, llm=None, embedding=None, schemas=[Lossy]) as memory:
-        with pytest.raises(InvalidInputError, match="Lossy"):
-            await memory.put_record(Lossy(value=float("nan")), **U)
+        for value in (float("nan"), float("inf")):
+            with pytest.raises(InvalidInputError, match="Lossy"):
+                await memory.put_record(Lossy(value=value), **U)
         assert await memory.records(Lossy, **U) == []
+
+
+async def test_an_error_in_a_validator_of_the_class_is_told_and_nothing_is_written(tmp_path: Path) -> None:
+    class Phone(BaseModel):
+        number: str = ""
+
+        @field_validator("number", mode="before")
+        @classmethod
+        def _stripped(cls, value: Any) -> str:
+            return str(value.strip())
+
+    async with ReMe("space", tmp_path, llm=None, embedding=None, schemas=[Phone]) as memory:
+        await memory.put_record(Phone(number="1"), **U)
+        with pytest.raises(InvalidInputError, match="AttributeError in a validator of its own"):
+            await memory.patch_record(Phone, {"number": 2}, **U)
+        assert [record.value.number for record in await memory.records(Phone, **U)] == ["1"]
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.lists(st.text(max_size=3), max_size=2)

@@ -136,3 +136,17 @@ async def test_relations_of_replaced_memories_and_of_other_users_lead_nowhere(tm
         [event] = await memory.history(new.memory_id, **ANA)
         await memory.undo(str(event.run_id), **ANA)
         assert await told_by(memory, asked) == {"Lea is Ann's boss", "Lea lives in Leatown"}
+
+
+async def test_relations_of_a_class_that_is_not_asked_for_lead_nowhere(tmp_path: Path) -> None:
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        poison = [("Kim", "boss of", "Ann")]
+        await memory.add_memory("Kim is Ann's boss", **ANA, relations=poison, trust="web")
+        await memory.add_memories([{"content": f"{name} lives in a town"} for name in ("Kim", "Zoe")], **ANA)
+        asked = {"query": "Where does the boss of Ann live?", **ANA}
+        scores = [
+            {hit.memory: hit.score for hit in (await memory.retrieve(**asked, trust=trust)).results}
+            for trust in (None, "user")
+        ]
+        kim, zoe = "Kim lives in a town", "Zoe lives in a town"
+        assert [found[kim] > found[zoe] for found in scores] == [True, False]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from reme_core import MemorySchema, ReMe, SimpleSummarizer
 from reme_core.errors import ConfigurationError, ModelOutputError, PartialFailureError
@@ -200,6 +200,29 @@ async def test_a_bad_record_costs_that_record_and_its_second_form_is_taken(opene
         assert [record.value.item for record in await memory.records(Purchase, **U)] == ["boat"]
         assert [item.content for item in result.rejected] == ["Purchase.price: -3", "Purchase"]
         assert await profile(memory) == Profile(name="Ann")
+
+
+class Phone(BaseModel):
+    number: str = ""
+
+    @field_validator("number", mode="before")
+    @classmethod
+    def _known(cls, value: Any) -> str:
+        return {"55": "55", "[1]": "[1]"}[value]
+
+
+async def test_an_error_in_a_validator_costs_the_record_and_not_the_facts(tmp_path: Path) -> None:
+    texts = [setting("Phone", number=number) for number in ("55", "[1]", "7")]  # of these, JSON reads no text
+    fact = {"type": "personal", "about": "self", "content": "Ann lives in Bergen", "messages": [1], "importance": 0.5}
+    model = ScriptedChatModel([answer(*texts, facts=[fact]), answer({"record": 3, **texts[2]})])
+    schema = MemorySchema(Phone, many=True)
+    async with ReMe("space", tmp_path, llm=model, embedding=None, schemas=[schema]) as memory:
+        result = await memory.summary(SAID[:1], **U)
+        assert {phone.value.number for phone in await memory.records(Phone, **U)} == {"55", "[1]"}
+        assert [(item.content, item.reason[:41]) for item in result.rejected] == [
+            ("Phone", "Phone can't be checked, KeyError in a val")
+        ]
+        assert "Ann lives in Bergen" in [item.content for item in result.memories]
 
 
 HOSTILE: list[Any] = [

@@ -136,3 +136,11 @@ def test_names_without_a_letter_and_endless_descriptions_are_nobody() -> None:
     assert not graph.find("?", always)
     assert not graph.find("Ann's sister" + "'s sister" * 5000, always)
     assert len(graph) == 1
+
+
+def test_a_name_that_two_are_called_makes_them_not_one_person() -> None:
+    graph = graph_of("Ann|also called|Ann Lee", "Ann|also called|Ann Berg", "Ann Berg|works at|bank")
+    assert graph.find("Ann Lee", always) == {"ann lee", "ann"}
+    assert way(graph, "Ann Lee", "bank") is None
+    graph = graph_of("MSF|also called|Doctors Without Borders", "MSF|also called|Médecins Sans Frontières")
+    assert len(graph.find("MSF", always)) == 3

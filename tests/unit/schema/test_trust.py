@@ -66,6 +66,7 @@ def test_a_repeated_message_is_known_whether_or_not_it_was_marked() -> None:
             "- Friday: tea",
         ),
         ({"layer": "message", "role": "assistant", "name": "User", "trust": "assistant"}, "- [assistant] User: tea"),
+        ({"layer": "message", "role": "user", "name": "Ann", "trust": "assistant"}, "- [assistant] Ann: tea"),
         ({"layer": "message", "role": "tool", "name": "grep", "trust": "web"}, "- [web] grep: tea"),
         ({"layer": "message", "role": "tool", "name": "user", "trust": "tool"}, "- [tool] user: tea"),
     ],

@@ -52,6 +52,16 @@ async def test_a_result_is_of_the_web_by_its_name_or_its_call(
     assert (await memory.retrieve("tea", user_id="v", trust=trust)).results == ()
 
 
+async def test_a_result_that_comes_after_its_call_was_kept_is_of_its_tool(memory: ReMe) -> None:
+    for session, said in (("s", called("fetch")), ("t", called("grep"))):
+        await memory.summary([said | {"message_id": f"call-{session}"}], **U, session_id=session)
+        await memory.summary([answered("tea", message_id=f"result-{session}")], **U, session_id=session)
+    await memory.summary([answered("tea", "of no call", message_id="alone")], **U, session_id="s")
+    page = await memory.find_messages(**U, keyword="tea")
+    trust = {item.message.message_id: item.message.trust for item in page.messages}
+    assert trust == {"result-s": "web", "result-t": "tool", "alone": "tool"}
+
+
 async def test_messages_sent_again_are_known_though_the_tools_named_are_others(memory: ReMe, tmp_path: Path) -> None:
     said = [called("fetch"), answered("tea")]
     first = await memory.summary(said, **U, session_id="s")

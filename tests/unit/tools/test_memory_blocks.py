@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from reme_core import ReMe
 from reme_core.errors import ToolFeedback
 from reme_core.ports import ToolContext
+from reme_core.schema import TrustClass
 from reme_core.tools import BaseMemoryToolOp, MemoryInsertOp, MemoryReplaceOp, MemoryRethinkOp
 from reme_core.tools.text_edits import insert_lines, lines_of, replace_once
 
@@ -105,6 +106,19 @@ async def test_a_text_that_was_changed_since_it_was_shown_is_not_rewritten_unsee
     assert await text_of(memory) == "Ana moved to Porto"
     await run(MemoryRethinkOp(), context, new_memory="Ana, Porto")
     assert await text_of(memory) == "Ana, Porto"
+
+
+async def test_a_text_that_a_model_has_edited_is_trusted_as_its_words(memory: ReMe) -> None:
+    async def trusted() -> TrustClass:
+        [entry] = (await memory.list_memories(user_id="ana", memory_type="block")).memories
+        return entry.trust
+
+    assert await trusted() is TrustClass.USER
+    await run(MemoryInsertOp(), memory.tool_context(user_id="ana"), new_str="Has a dog")
+    await memory.set_memory_block("human", user_id="ana", description="the user")
+    assert await trusted() is TrustClass.ASSISTANT
+    await memory.set_memory_block("human", "Ana", user_id="ana")
+    assert await trusted() is TrustClass.USER
 
 
 TEXTS = st.text("ab\n", max_size=12)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from reme_core import ReMe, adapting
+from reme_core.errors import ToolFeedback
 from reme_core.schema import MemoryBlock
 from reme_core.tools import prompt_blocks
 from reme_core.tools.prompt_blocks import PromptBlocks, block_tools
@@ -53,6 +54,18 @@ async def test_a_memory_that_hangs_is_waited_for_once_and_then_a_moment(
     assert "Friday" not in shown.text
     assert shown.revisions == {"human": made.revision}
     assert again == shown
+
+
+async def test_a_text_that_no_prompt_has_shown_is_not_rewritten(tmp_path: Path) -> None:
+    blocks, [_, _, rethink] = PromptBlocks(given=True), block_tools()
+    wanted = {"label": "human", "new_memory": "Is Ann"}
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        await memory.set_memory_block("human", "Is Ann, has a dog", user_id="ann")
+        with pytest.raises(ToolFeedback, match="Is Ann, has a dog"):
+            await blocks.edit(rethink, wanted, memory.tool_context(user_id="ann"), seen={})
+        shown = await blocks.read(memory, "ann")
+        await blocks.edit(rethink, wanted, memory.tool_context(user_id="ann"), seen=shown.revisions)
+        assert (await memory.get_memory_block("human", user_id="ann")).text == "Is Ann"
 
 
 def test_the_names_of_the_tools_are_known_without_loading_them() -> None:

@@ -14,8 +14,8 @@ from reme_core.errors import (
     MemoryNotFoundError,
     ModelUnavailableError,
 )
-from reme_core.ports import EventQuery, MemorySearch, Target
-from reme_core.schema import MemoryType, Source, shown_validity
+from reme_core.ports import EventQuery, ListMemories, MemorySearch, Target
+from reme_core.schema import MemoryType, Source, TrustClass, shown_validity
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, BOB, NOW
@@ -246,6 +246,19 @@ async def test_what_is_replaced_by_something_else_said_later_is_closed_where_the
     assert (old.content, old.is_current) == ("Emma works in Rome.", False)
     [new] = await store.get(ALICE, [str(old.superseded_by)])
     assert (new.content, new.valid_from, new.sources) == ("Emma works in Oslo.", old.valid_to, (SOURCE,))
+
+
+@pytest.mark.parametrize("keep_past", [False, True])
+async def test_a_text_that_rests_on_nothing_said_is_no_more_trusted_than_the_one_before(
+    store: LocalStore, keep_past: bool
+) -> None:
+    old = held("emma-9", "Emma works in Rome.", EMMA, observed_at=EARLY, valid_from=EARLY, trust=TrustClass.WEB)
+    await put(store, old)
+    item = {"memory_id": "emma-9", "memory_content": "Emma works in Oslo."}
+    context = context_over(store, sources=(), messages=())
+    await UpdateMemoryOp(keep_past=keep_past)({"memories": [item]}, context)
+    page = await store.list_memories(ALICE, ListMemories())
+    assert {item.trust for item in page.memories if item.content == "Emma works in Oslo."} == {TrustClass.WEB}
 
 
 async def test_what_was_said_before_the_memory_it_replaces_becomes_its_past(store: LocalStore) -> None:

@@ -142,6 +142,14 @@ async def test_a_revised_memory_is_replaced_and_kept(connect):
         assert "was replaced by" in await refused(client, "revise", id=old["id"], content="Ana lives in Faro.")
 
 
+async def test_what_is_revised_is_no_more_trusted_than_it_was(connect, service):
+    async with connect() as client:
+        memory = service.memories.home
+        page = await memory.add_memory("Invoices go to account 99.", user_id="ana", trust="web")
+        new = await ask(client, "revise", id=page.memory_id, content="Invoices go to account 98.")
+        assert (await memory.get_memory(new["id"], user_id="ana")).trust == "web"
+
+
 async def test_forgetting_shows_first_what_would_go(connect):
     async with connect() as client:
         kept = await ask(client, "remember", content="Ana owes Rui 5 euros.")
