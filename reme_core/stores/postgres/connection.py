@@ -20,8 +20,12 @@ from reme_core.stores.sql.connection import ItemsWithin, SpacePart
 if TYPE_CHECKING:
     from reme_core.stores.sql.connection import Boundary, Dialect
 
-_TOGETHER = 200  # statements at most: all that is sent lies in memory
+# Statements at most, and bytes of their values, unless it is one: what is sent lies in memory, twice.
+_TOGETHER, _BYTES_TOGETHER = 200, 1 << 22
 Kind = Literal["read", "write", "unsettled", "freeing"]
+# Signs a transaction, unless a later one of this writer has been signed: it then divides by zero.
+_SIGN = b"""SELECT reme_sign($1, $2),
+    1 / (NOT EXISTS (SELECT FROM last_writes WHERE writer = $1 AND signature > $2))::int"""
 
 
 def lock_number(*names: str) -> int:
@@ -119,9 +123,11 @@ class PgConnection:
         self._beginning = beginning
         self._expected = scope
         self._has_begun = begun
+        self._has_ended = False
         self._scope: int | None = None
         self._names = count()
         self._waiting: list[tuple[SqlStatement, LazyRows]] = []
+        self._bytes = 0  # of what waits, about
         self.dialect = dialect
         self.is_of_scope = isinstance(beginning.within, Scope)
 
@@ -144,8 +150,10 @@ class PgConnection:
         self._take(SqlStatement(f"SELECT {function}({marks})".encode(), values))
 
     def _take(self, statement: SqlStatement) -> LazyRows:
-        if len(self._waiting) >= _TOGETHER:
+        size = sum(len(value) for value in statement.values if isinstance(value, str | bytes))
+        if len(self._waiting) >= _TOGETHER or (self._waiting and self._bytes + size > _BYTES_TOGETHER):
             self.flush()
+        self._bytes += size
         rows = LazyRows(self.flush)
         self._waiting.append((statement, rows))
         return rows
@@ -161,7 +169,10 @@ class PgConnection:
 
     def flush(self) -> None:
         """Run now what waits, behind the beginning of the transaction if that is still to come (psycopg.Error)."""
-        waiting, self._waiting = self._waiting, []
+        if self._has_ended:
+            msg = "the transaction has ended"
+            raise psycopg.InterfaceError(msg)
+        waiting, self._waiting, self._bytes = self._waiting, [], 0
         beginning = () if self._has_begun else self._beginning.statements()
         answers, failed = self._pipeline.run([*beginning, *(statement for statement, _ in waiting)])
         if len(answers) >= len(beginning) > 0:
@@ -177,13 +188,14 @@ class PgConnection:
         """Do what is left, note which transaction of a writer this is, if it has changed anything, and commit it.
 
         Numbers of transactions would not do: after a crash the server gives those anew whose commit it had not written.
+        Where all of it goes in one message, this may reach the server behind a later attempt, and then fails.
 
         Returns:
             What the server did: `COMMIT`, or `ROLLBACK`, if a statement had failed.
         """
         if not self._has_begun and self._expected is not None:
             self.flush()  # nothing is committed by a number that the scope has no more
-        self.call_later("reme_sign", (writer, signature))
+        self._take(SqlStatement(_SIGN, (writer, signature)))
         done = self._take(SqlStatement(b"COMMIT"))
         self.flush()
         return done.done
@@ -195,6 +207,10 @@ class PgConnection:
         if self._has_begun:
             self._pipeline.raw.pgconn.send_query(b"COMMIT")
             self._pipeline.raw.pgconn.flush()
+
+    def close(self) -> None:
+        """Refuse what comes now: others may have the connection (psycopg.InterfaceError)."""
+        self._has_ended = True
 
     @property
     def is_lost(self) -> bool:

@@ -13,7 +13,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
@@ -66,8 +66,14 @@ class _LostCommitError(Exception):
         self.result = result
 
 
-def _last_signature(connection: PgConnection, writer: str) -> int | None:
+def _last_signature(connection: PgConnection, writer: str, signature: int) -> int | None:
+    """Return the signature of a writer's last transaction, and leave a later one, behind which no earlier one ends."""
     row = connection.execute("SELECT signature FROM last_writes WHERE writer = ?", (writer,)).fetchone()
+    connection.execute(
+        "INSERT INTO last_writes VALUES (?, ?, now())"
+        " ON CONFLICT (writer) DO UPDATE SET signature = excluded.signature, at = excluded.at",
+        (writer, signature),
+    )
     return None if row is None else int(row[0])
 
 
@@ -224,15 +230,17 @@ class PostgresDatabase:
         beginning = Beginning(self._settings, kind, within)
         deadline = time.monotonic() + self._settings.retry_s
         pause, meetings = _FIRST_PAUSE_S, 0
-        lost: _LostCommitError | None = None
+        lost = dict[int, Any]()
         with mapped_errors(self._settings):
             while True:
                 try:
                     self._prepare(threads, kind)
                     return self._attempt(threads, work, beginning, lost)
                 except _LostCommitError as exc:
-                    lost = exc
+                    lost[exc.signature] = exc.result
                     threads.pool.drop_idle()
+                    if time.monotonic() >= deadline:
+                        raise self._unknown_commit() from None
                 except ScopeMadeAnewError:
                     threads.scopes.pop(within, None)
                     continue
@@ -243,34 +251,33 @@ class PostgresDatabase:
                         threads.pool.drop_idle()
                     elif is_overtaken(exc) and meetings < (_CLASHES if is_clash(exc) else _MEETINGS):
                         meetings += 1
-                    elif lost is not None:
-                        msg = f"{self.path} was lost during a commit: whether it was written is not known, look first"
-                        raise StoreUnavailableError(msg) from None
+                    elif lost:
+                        raise self._unknown_commit() from None
                     else:
                         raise
                 if threads.closing.wait(random.uniform(pause / 2, pause)):  # noqa: S311  # a pause, no secret
                     deadline = 0.0  # one more attempt, none after it
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    def _attempt(
-        self, threads: _Threads, work: Work[T], beginning: Beginning, lost: _LostCommitError | None = None
-    ) -> T:
-        """Run work in a transaction; `lost` is the commit of an earlier attempt whose outcome is not known."""
+    def _unknown_commit(self) -> StoreUnavailableError:
+        msg = f"{self.path} was lost during a commit: whether it was written is not known, look first"
+        return StoreUnavailableError(msg)
+
+    def _attempt(self, threads: _Threads, work: Work[T], beginning: Beginning, lost: Mapping[int, Any]) -> T:
+        """Run work in a transaction; `lost` are earlier attempts whose outcome is not known, and what they returned."""
         writer = "" if beginning.kind == "read" else f"{threads.name}-{self._place(beginning.within)}"
         with threads.pool.connection() as pipeline:
+            known = threads.scopes.get(beginning.within)
+            connection = PgConnection(pipeline, beginning, self._dialect, scope=known)
+            signature = next(threads.signatures)
             try:
-                known = threads.scopes.get(beginning.within)
-                connection = PgConnection(pipeline, beginning, self._dialect, scope=known)
-                # Behind the lock that it held, the lost attempt has ended in one way or the other.
-                if lost is not None and _last_signature(connection, writer) == lost.signature:
-                    result: T = lost.result
-                else:
-                    result = work(connection)
+                # Behind the lock of all of them, a lost attempt was done, or never will be.
+                done = _last_signature(connection, writer, signature) if lost else None
+                result: T = lost[done] if done is not None and done in lost else work(connection)
                 if not writer:
                     connection.end_reading()
                     threads.keep_scope(connection)
                     return result
-                signature = next(threads.signatures)
                 try:
                     self._commit(connection, writer, signature)
                 except _LostServerError as exc:
@@ -281,6 +288,8 @@ class PostgresDatabase:
                     with suppress(psycopg.Error):
                         raw.execute(b"ROLLBACK")
                 raise
+            finally:
+                connection.close()
             threads.keep_scope(connection)
             return result
 

@@ -104,7 +104,7 @@ def mapped(exc: psycopg.Error, settings: ServerSettings) -> ReMeError:
             return StorageFullError(f"no space left at {place}; nothing of this call was written: free some space")
         case errors.UniqueViolation():
             return ConflictError(f"{place}: another writer came first ({told}): read again, then decide")
-        case errors.SerializationFailure() | errors.DeadlockDetected():
+        case errors.SerializationFailure() | errors.DeadlockDetected() | errors.DivisionByZero():
             return StoreUnavailableError(f"{place} has too many writers of the same rows at once: try again")
         case errors.LockNotAvailable():
             return StoreUnavailableError(

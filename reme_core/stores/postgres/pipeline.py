@@ -5,7 +5,7 @@ The driver has this, too (`Connection.pipeline`), at the price of what it saves 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, Final, NamedTuple
 
@@ -46,9 +46,10 @@ class StatementResult(NamedTuple):
 class Pipeline:
     """A connection, and the statements that are prepared on it."""
 
-    def __init__(self, raw: RawConnection) -> None:
-        """Take a connection that is used in no other way while `run` is at work."""
+    def __init__(self, raw: RawConnection, prepare_threshold: int | None = None) -> None:
+        """Take a connection that is used in no other way while `run` is at work, and see `ServerSettings`."""
         self.raw = raw
+        self._threshold = prepare_threshold
         self._values = Transformer(raw)
         self._uses: dict[tuple[bytes, tuple[int, ...]], int] = {}
         self._prepared: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
@@ -63,7 +64,13 @@ class Pipeline:
         Raises:
             psycopg.Error: A value can't be bound, or the connection was lost, and is closed.
         """
-        bound = [self._bound(statement) for statement in statements]
+        bound: list[_Bound] = []
+        try:
+            for statement in statements:
+                bound.append(self._bound(statement))  # noqa: PERF401  # those before one that can't be bound are needed
+        except BaseException:
+            self._forget(bound)
+            raise
         try:
             self.raw.pgconn.enter_pipeline_mode()
             results = self.raw.wait(_exchanged(self.raw.pgconn, bound))
@@ -86,7 +93,7 @@ class Pipeline:
             self._uses.clear()
         uses = self._uses[key] = self._uses.get(key, 0) + 1
         is_fixed = statement.may_be_prepared and len(values) <= _FEW
-        threshold = self.raw.prepare_threshold if is_fixed else None
+        threshold = self._threshold if is_fixed else None
         if threshold is None or uses <= threshold or len(self._prepared) >= _PREPARED:
             return _Bound(key, values, formats, None, is_new=False)
         name = self._prepared[key] = b"reme_%d" % next(self._names)
@@ -101,14 +108,18 @@ class Pipeline:
             for is_last in (False, True) if statement.is_new else (True,):
                 result = next(following, None)
                 if result is None or result.status not in {ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK}:
-                    for other in bound[place:]:
-                        if other.is_new:  # which may have been left out
-                            self._prepared.pop(other.key, None)
+                    self._forget(bound[place + is_last :])
                     lost = psycopg.OperationalError("the connection is lost")
                     return answers, lost if result is None else errors.error_from_result(result)
                 if is_last:
                     answers.append(self._read(result))
         return answers, None
+
+    def _forget(self, left_out: Iterable[_Bound]) -> None:
+        """Forget the names that were meant for statements which the server has not prepared."""
+        for statement in left_out:
+            if statement.is_new:
+                self._prepared.pop(statement.key, None)
 
     def _read(self, result: PGresult) -> StatementResult:
         self._values.set_pgresult(result)
@@ -175,8 +186,8 @@ class LazyRows:
         if self._answer is None:
             self._ask()
         if self._answer is None:  # it failed before
-            msg = "the transaction has ended"
-            raise psycopg.InterfaceError(msg)
+            msg = "a statement before this one has failed"
+            raise errors.InFailedSqlTransaction(msg)
         return self._answer
 
     @property

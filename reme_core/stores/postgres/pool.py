@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psycopg
+from psycopg import generators
 from psycopg.pq import TransactionStatus
 
 from reme_core.errors import StoreUnavailableError
@@ -47,7 +48,7 @@ class ConnectionPool:
             msg = f"all {self._settings.max_connections} connections are in use: try again, or raise max_connections"
             raise StoreUnavailableError(msg)
         try:
-            pipeline = self._take() or Pipeline(self.connect())
+            pipeline = self._take() or Pipeline(self.connect(), self._settings.prepare_threshold)
             try:
                 yield pipeline
             finally:
@@ -62,7 +63,7 @@ class ConnectionPool:
             # libpq's names, all of them texts; `adapters` writes and reads UTF-8, whatever role or URL ask for.
             **{**parts, **self._settings.parameters(), "client_encoding": "UTF8"},  # type: ignore[arg-type]
             autocommit=True,  # transactions are begun in one message, see `Beginning`
-            prepare_threshold=self._settings.prepare_threshold,
+            prepare_threshold=None,  # at a ROLLBACK the driver may forget all, those of `Pipeline` too
             context=_Context(self._adapters),
         )
         raw.add_notice_handler(_pass_over)
@@ -124,8 +125,8 @@ class ConnectionPool:
 def _has_ended(raw: RawConnection) -> bool:
     """Take the answer to what was sent last, the end of a reading transaction; tell whether it is one."""
     if raw.info.transaction_status == TransactionStatus.ACTIVE:
-        while raw.pgconn.get_result() is not None:
-            pass
+        with suppress(psycopg.Error):  # which ends the connection
+            raw.wait(generators.execute(raw.pgconn))  # libpq's own waiting would have all threads stand still
     return raw.info.transaction_status == TransactionStatus.IDLE
 
 
