@@ -32,7 +32,7 @@ from reme_core.stores.postgres.database import PostgresDatabase
 from reme_core.stores.postgres.settings import ServerSettings
 from reme_core.stores.postgres.translate import translate
 from reme_core.stores.sql.connection import ItemsWithin
-from tests.support.postgres_server import PASSWORD, TestServer
+from tests.support.postgres_server import PASSWORD, ROLE, TestServer
 
 ANNA, BOB = (Scope(memory_space="space", user_id=name) for name in ("anna", "bob"))
 ABROAD = Scope(memory_space="abroad", user_id="anna")
@@ -439,7 +439,7 @@ async def test_no_text_of_a_failure_has_the_password(
     opened: Callable[..., PostgresDatabase], server: TestServer, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     wrong = [
-        url.replace("reme_tests:", "nobody:"),
+        url.replace(f"{ROLE}:", "nobody:"),
         url.replace("/reme_", "/nothing_"),
         url.replace("?host=", "?host=/nowhere") if "?host=" in url else "postgresql://a:p%40ss%2Fw%3Ard@127.0.0.1:1/x",
         f"postgresql://a:{PASSWORD}@host:port/x",

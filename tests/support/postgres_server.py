@@ -23,7 +23,8 @@ from psycopg.conninfo import conninfo_to_dict
 from reme_core.stores.sql.connection import SqlConnection
 
 VARIABLE = "REME_TEST_POSTGRES_URL"
-ROLE, PASSWORD = "reme_tests", "p@ss/w:rd"
+# A role for each process of pytest-xdist: tests change what it may, and others use the same server meanwhile.
+ROLE, PASSWORD = f"reme_tests_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}", "p@ss/w:rd"
 
 
 @dataclass(frozen=True)
