@@ -275,17 +275,21 @@ def test_what_fails_in_the_background_is_told_at_the_end_and_waits(reme: Reme, r
     assert "Ana likes green tea" in reme("list").out
 
 
-def test_the_end_says_what_it_is_still_doing(reme: Reme, remy: Remy) -> None:
+def test_the_end_says_what_it_is_still_doing(
+    reme: Reme, remy: Remy, start: Callable[..., subprocess.Popen[bytes]]
+) -> None:
     remy.replied["facts"] = hold = Hold(Completion(text='{"facts": []}'))
-    threading.Thread(target=_release_when_held, args=(remy, hold), daemon=True).start()
-    done = reme("chat", typed="I drink green tea\n/exit\n")
-    assert done.code == 0
-    assert "making memories of what was said (1 job left); Ctrl-C leaves that to later" in done.err
-
-
-def _release_when_held(remy: Remy, hold: Hold) -> None:
-    remy.wait_for_requests(2)
+    child = start("--session", "s1")
+    assert child.stdin is not None
+    assert child.stderr is not None
+    child.stdin.write(b"I drink green tea\n/exit\n")
+    child.stdin.flush()
+    said = next(line for line in child.stderr if b"making memories" in line)
+    assert b"making memories of what was said (1 job left); Ctrl-C leaves that to later" in said
     hold.release()
+    child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert reme("jobs").out == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
