@@ -288,7 +288,7 @@ async def _delete_memory(
         last = (await memory.history(memory_id, **whose))[-1]  # it may be deleted already
         found = last.after or last.before
         what = "" if found is None else f" {one_line(found.content)[:_SHOWN]!r}"
-        ask(f"delete{what}{' and its history, for good' if erase else ''}?")
+        ask(f"delete{what}{' and its history, for good' if erase else ''}?", can_be_undone=not erase)
     await memory.delete_memory(memory_id, **whose, reason="reme delete", erase=erase)
     if output.as_json:
         output.value({"deleted": memory_id})
