@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from starlette.responses import Response
 
-from reme_core.errors import ReMeError
+from reme_core.errors import InvalidInputError, ReMeError
 from reme_core.schema import ExplainedHit, Explanation, RetrieveResult, hit_key
 from reme_core.serve.failures import told_words
 from reme_core.serve.inspect.pictures import Part, stacked
@@ -39,6 +39,16 @@ class Asked:
     problem: str = ""
 
 
+def _number(view: View, name: str) -> int | None:
+    """Read a number of the address, None where it is not there (InvalidInputError)."""
+    text = view.ask(name)
+    number = whole(text)
+    if text and number is None:
+        msg = f"{name}: wanted a whole number, found {text[:40]!r}"
+        raise InvalidInputError(msg)
+    return number
+
+
 async def search(view: View) -> Response:
     """Ask one question or two and show how the answers came about."""
     queries = [query for query in (view.ask("q"), view.ask("q2")) if query]
@@ -47,13 +57,12 @@ async def search(view: View) -> Response:
 
 
 async def _ask(view: View, query: str) -> Asked:
-    limit, budget = view.ask("limit"), view.ask("budget")  # what is no number is refused as 0 is
     try:
         found = await view.memory.retrieve(
             query,
             **view.whose,
-            limit=whole(limit) or 0 if limit else None,
-            token_budget=whole(budget) or 0 if budget else None,
+            limit=_number(view, "limit"),
+            token_budget=_number(view, "budget"),
             as_of=view.ask("as_of") or None,
             memory_type=view.ask("type") or "auto",
             session_id=view.ask("session") or None,

@@ -90,7 +90,7 @@ class View:
     def require(self, right: Right) -> None:
         """Refuse what may not be done (ForbiddenError)."""
         if not self.writes and right is not Right.READ:
-            msg = "the inspector only reads: start it with --write to change something"
+            msg = "the inspector only reads: start `reme inspect` with --write, or `reme serve` with --inspector-writes"
             raise ForbiddenError(msg)
         self.principal.require(right)
 

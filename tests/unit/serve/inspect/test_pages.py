@@ -495,3 +495,15 @@ def test_nonsense_in_an_address_is_no_failure_of_ours(browser: Browser, home: Re
         for name in asked.get(page, few):
             assert browser.get(f"/inspect/{page}", **{**given, name: value}) < 500, (page, name)
             check_markup(browser.page)
+
+
+def test_what_is_no_number_is_told_as_it_was_given(browser: Browser) -> None:
+    browser.get("/inspect/search?q=tea&limit=abc")
+    assert "limit: wanted a whole number, found &#39;abc&#39;" in browser.page
+
+
+def test_what_has_a_form_of_its_own_is_not_offered_to_be_rewritten(browser: Browser, home: ReMe) -> None:
+    block = browser.call(partial(home.set_memory_block, "human", "Ana", user_id="ana"))
+    browser.get(f"/inspect/memory?id={block.memory_id}")
+    assert "Ana" in browser.page
+    assert "/inspect/memory/edit" not in browser.page
