@@ -1,7 +1,8 @@
 """Pages of the site for files of the repository that pages link to: examples, the changes, how to contribute.
 
 The pages are written to be read in the repository, where `../examples/chat.py` leads to a file. In the site
-each such file is a page below `repository/`, to which these links lead: a strict build checks them as any other.
+each such file is a page below `repository/`, to which these links lead: a strict build checks them as any other. What an
+example prints stands under that word there, where the repository has a remark that readers of Markdown don't see.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 _BELOW = "repository"
+_PRINTED = re.compile(r"^<!-- prints -->\n+```text$", re.MULTILINE)
 # Of a link to a file: what stands before the target, the target, and an anchor.
 _LINK = re.compile(r"(\]\()([^)#:\s]+)(#[^)\s]*)?(?=\))")
 
@@ -50,7 +52,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
             return link[0]
         return f"{link[1]}{posixpath.relpath(uri, posixpath.dirname(page.file.src_uri) or '.')}{link[3] or ''}"
 
-    return _LINK.sub(moved, markdown)
+    return _PRINTED.sub('```text title="prints"', _LINK.sub(moved, markdown))
 
 
 def _outside(text: str, path: str, documents: str) -> set[str]:
