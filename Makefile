@@ -139,15 +139,16 @@ test-upstream: .venv-upstream/done
 test-upstream-agentscope: .venv-as1/done
 	.venv-as1/bin/python tests/upstream/run.py agentscope --agentscope "$(AGENTSCOPE)"
 
-# The manual. The packages are read and not imported, so none of them is installed. The theme's releases are held, since
-# what they warn of changes; ruff lays out signatures. NO_MKDOCS_2_WARNING is the theme's word on its own future.
+# The manual. The packages are read and not imported, so none of them is installed. The releases of what builds it are held,
+# as what they warn of changes; ruff lays out signatures. Without NO_MKDOCS_2_WARNING the theme speaks of its own future, and
+# with --quiet a strict build would pass over every warning.
 .venv-site/done: Makefile
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python $(PIP) install 'mkdocs==1.6.*' 'mkdocs-material==9.8.*' 'mkdocstrings[python]==1.0.*' 'ruff==0.17.*'
 	touch $@
 
 site: .venv-site/done
-	PATH="$(CURDIR)/.venv-site/bin:$$PATH" NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --quiet --strict
+	PATH="$(CURDIR)/.venv-site/bin:$$PATH" NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --strict
 	.venv-site/bin/python tests/docs/built_site.py site
 
 bench: .venv/done
