@@ -46,9 +46,9 @@ help:
 	.venv-demo/bin/python $(PIP) install --editable '.[cli]'
 	touch $@
 
-.venv/done: pyproject.toml
+.venv/done: pyproject.toml benchmarks/pyproject.toml
 	$(PYTHON) -m venv .venv
-	.venv/bin/python $(PIP) install --editable '.[dev]'
+	.venv/bin/python $(PIP) install --editable '.[dev]' --editable ./benchmarks
 	touch $@
 
 demo: .venv-demo/done
@@ -139,19 +139,19 @@ test-upstream-agentscope: .venv-as1/done
 	.venv-as1/bin/python tests/upstream/run.py agentscope --agentscope "$(AGENTSCOPE)"
 
 bench: .venv/done
-	PYTHONPATH=. .venv/bin/python tests/benchmarks/run.py --json bench.json
+	PYTHONPATH=.:benchmarks .venv/bin/python tests/benchmarks/run.py --json bench.json
 
 bench-imports: .venv/done
 	.venv/bin/python tests/benchmarks/imports.py
 
 bench-postgres: .venv/done
-	PYTHONPATH=. .venv/bin/python tests/benchmarks/postgres.py $(OPTIONS)
+	PYTHONPATH=.:benchmarks .venv/bin/python tests/benchmarks/postgres.py $(OPTIONS)
 
 bench-mcp: .venv/done
-	PYTHONPATH=. .venv/bin/python tests/benchmarks/mcp_windows.py --json $@.json $(OPTIONS)
+	PYTHONPATH=.:benchmarks .venv/bin/python tests/benchmarks/mcp_windows.py --json $@.json $(OPTIONS)
 
 bench-locomo bench-beam: bench-%: .venv/done
-	PYTHONPATH=. .venv/bin/python tests/benchmarks/$*.py --minilm "$(MINILM)" --json $@.json $(OPTIONS)
+	PYTHONPATH=.:benchmarks .venv/bin/python tests/benchmarks/$*.py --minilm "$(MINILM)" --json $@.json $(OPTIONS)
 
 experiments: .venv/done
 	.venv/bin/python tests/benchmarks/experiments.py "$(CONVERSATION)" $(if $(MODEL),--model "$(MODEL)") $(OPTIONS)

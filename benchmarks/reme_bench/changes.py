@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from evidence import Question, Row, recall_at
+from reme_bench.evidence import Question, Row, recall_at
 
 UPDATE, CONTRADICTION = "knowledge_update", "contradiction_resolution"
 _PLACES = 10

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from evidence import Question, answer_words
-
+from reme_bench.evidence import Question, answer_words
 from reme_core.retrieval import message_text
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+Item = dict[str, Any]
 # BEAM's questions without an answer, and LoCoMo's adversarial ones, whose evidence only looks like an answer.
 _UNANSWERABLE = frozenset({"abstention", "5"})
 
@@ -28,20 +28,25 @@ class Turn:
 
     @property
     def embedded(self) -> str:
+        """The text that is embedded and searched by words: with the name before it, where there is one."""
         return message_text(self.name, self.text)
 
     def as_message(self) -> dict[str, str]:
+        """Return the message as `summary` takes it."""
         given = {"message_id": self.message_id, "name": self.name, "role": self.role, "content": self.text}
         return {key: value for key, value in {**given, "created_at": self.created_at}.items() if value}
 
 
 @dataclass(frozen=True)
 class Conversation:
+    """One talk, in the order told, and what is asked about it."""
+
     name: str
     turns: tuple[Turn, ...]
     questions: tuple[Question, ...]
 
     def sessions(self) -> dict[str, list[Turn]]:
+        """Return the turns of each session, by its id."""
         sessions: dict[str, list[Turn]] = {}
         for turn in self.turns:
             sessions.setdefault(turn.session_id, []).append(turn)
@@ -53,7 +58,7 @@ def read(path: Path) -> list[Conversation]:
     return [_conversation(given) for given in json.loads(path.read_text(encoding="utf-8"))]
 
 
-def _conversation(given: dict) -> Conversation:
+def _conversation(given: Item) -> Conversation:
     name = str(given["conversation"])
     turns = tuple(_turn(name, session, message) for session in given["sessions"] for message in session["messages"])
     told = {turn.message_id: turn for turn in turns}
@@ -63,7 +68,7 @@ def _conversation(given: dict) -> Conversation:
     return Conversation(name, turns, kept)
 
 
-def _turn(conversation: str, session: dict, message: dict) -> Turn:
+def _turn(conversation: str, session: Item, message: Item) -> Turn:
     return Turn(
         message_id=f"{conversation}/{message['message_id']}",
         session_id=f"{conversation}/{session['session_id']}",
@@ -74,7 +79,7 @@ def _turn(conversation: str, session: dict, message: dict) -> Turn:
     )
 
 
-def _question(conversation: str, given: dict, told: dict[str, Turn]) -> Question:
+def _question(conversation: str, given: Item, told: dict[str, Turn]) -> Question:
     category = str(given["category"])
     answerable = category not in _UNANSWERABLE
     ids = [f"{conversation}/{message_id}" for message_id in given["evidence"]] if answerable else []

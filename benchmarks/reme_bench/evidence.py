@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -160,6 +161,7 @@ def mean(rows: Sequence[Row], figure: str) -> float:
 
 
 def percent_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the interval in percent, to one decimal."""
     low, high = interval(values)
     return round(100 * low, 1), round(100 * high, 1)
 
@@ -180,9 +182,9 @@ def abstention(rows: Sequence[Row]) -> float:
     return auroc([score for score, yes in best if yes], [score for score, yes in best if not yes])
 
 
-def as_json(rows: Sequence[Row]) -> list[dict]:
+def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """One entry a question: what each system found, in order, and all its figures."""
-    entries: dict[str, dict] = {}
+    entries: dict[str, dict[str, Any]] = {}
     for row in rows:
         question = row.question
         entry = entries.setdefault(

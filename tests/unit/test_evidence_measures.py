@@ -19,14 +19,15 @@ from hypothesis import strategies as st
 from reme_core import Hit
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-NAMES = ("figures", "evidence", "conversations", "changes", "minilm", "systems", "report", "beam")
+MEASURES = ("evidence", "conversations", "changes", "minilm", "systems", "tables")
 
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(BENCHMARKS))
-        yield type("Bench", (), {name: importlib.import_module(name) for name in NAMES})
+        ours = {name: importlib.import_module(f"reme_bench.{name}") for name in MEASURES}
+        yield type("Bench", (), ours | {name: importlib.import_module(name) for name in ("figures", "bars", "beam")})
 
 
 def hit(text: str, *ids: str, score: float = 0.5) -> Hit:
@@ -145,7 +146,7 @@ def test_a_kind_lies_below_where_the_paired_interval_does_and_not_where_only_mea
         (row(bench, "ours", i, "mixed", i % 2), row(bench, "BM25", i, "mixed", (i + 1) % 2)) for i in range(10, 19)
     ]
     systems = {"ours": [pair[0] for pair in steady + mixed], "BM25": [pair[1] for pair in steady + mixed]}
-    assert bench.report.kinds_below(systems, "ours", "BM25") == ["steady"]
+    assert bench.tables.kinds_below(systems, "ours", "BM25") == ["steady"]
 
 
 def test_differences_are_taken_question_by_question(bench: Any) -> None:
@@ -259,8 +260,8 @@ def test_the_tables_are_told_and_a_bar_that_is_not_held_is_exit_code_1(
         talks, None, {"BM25": bench.systems.bm25, bench.beam.USERS: bench.systems.bm25_of_users}
     )
     held = [bench.figures.Figure("recall", 50.0, "%", 40.0, False)]
-    assert bench.report.tell(run, held, tmp_path / "out.json") == 0
-    assert bench.report.tell(run, [*held, bench.figures.Figure("recall", 50.0, "%", 60.0, False)], None) == 1
+    assert bench.bars.tell(run, held, tmp_path / "out.json") == 0
+    assert bench.bars.tell(run, [*held, bench.figures.Figure("recall", 50.0, "%", 60.0, False)], None) == 1
     assert "knowledge_update" in capsys.readouterr().out
     assert json.loads((tmp_path / "out.json").read_text())["held"][0]["held"] is True
     assert {figure.name for figure in bench.beam.held(run.rows)} >= {"BEAM recall@10, words alone"}
@@ -316,7 +317,7 @@ def test_a_text_without_a_vector_fails_what_needs_vectors_and_says_what_to_insta
         run = bench.systems.compare(talks, embedder, {"BM25": bench.systems.bm25})
     assert ".venv-minilm/done" in run.failure
     assert {r.system for r in run.rows} == {"words alone", "BM25"}
-    assert bench.report.tell(run, [], None) == 1
+    assert bench.bars.tell(run, [], None) == 1
 
 
 def test_an_environment_without_the_model_is_a_text_without_a_vector(bench: Any, tmp_path: Path) -> None:
