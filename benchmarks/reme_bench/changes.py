@@ -8,7 +8,6 @@ from datetime import datetime
 
 from reme_bench.evidence import Question, Row, recall_at
 
-UPDATE, CONTRADICTION = "knowledge_update", "contradiction_resolution"
 _PLACES = 10
 
 
@@ -45,13 +44,27 @@ def _said(said_at: Mapping[str, str], as_of: str, *, later: bool) -> set[str]:
 
 def asked_as_of(question: Question) -> str | None:
     """The time to ask an updated fact as of, between its older and its newest telling; None for other questions."""
-    return time_between(question.said_at) if question.category == UPDATE else None
+    return time_between(question.said_at) if question.change == "update" else None
+
+
+def figures(row: Row) -> dict[str, float]:
+    """Figures of one question about a fact that was told again; none of another."""
+    question = row.question
+    if question.change is None:
+        return {}
+    first = newest_first(list(dict.fromkeys(question.labels(row.ids))), question.said_at)
+    told = {} if first is None else {"newest first": first}
+    if len(question.evidence) > 1:
+        told["both sides@10"] = float(row.figures["recall@10"] == 1)
+    if row.as_of is not None and row.ids_as_of is not None:
+        told["as_of, newer left out"] = newer_left_out(question.labels(row.ids_as_of), question.said_at, row.as_of)
+    return told
 
 
 def table(rows: Sequence[Row]) -> dict[str, str]:
     """Percent (and the number of questions it is the mean of) of one system; "-" where it wasn't asked."""
-    updates = [row for row in rows if row.question.category == UPDATE]
-    sides = [row for row in rows if row.question.category == CONTRADICTION and len(row.question.evidence) > 1]
+    updates = [row for row in rows if row.question.change == "update"]
+    sides = [row for row in rows if row.question.change == "contradiction" and len(row.question.evidence) > 1]
     parted = [(row, row.as_of, row.ids_as_of) for row in updates if row.as_of and row.ids_as_of is not None]
     return {
         "update: of those found in ten, the newest first": _mean(

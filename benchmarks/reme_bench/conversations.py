@@ -1,18 +1,23 @@
-"""Data sets of conversations with questions, read into values whose ids are unique in a file."""
+"""Conversations with questions as values that every data set is read into, with ids that are unique in a file.
+
+`read` reads the form of our own, which `tests/benchmarks/small_sets/README.md` of the repository describes.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from reme_bench.evidence import Question, answer_words
+from pydantic import BaseModel, TypeAdapter
+
+from reme_bench.evidence import Change, Question, answer_words
 from reme_core.retrieval import message_text
 
-Item = dict[str, Any]
 # BEAM's questions without an answer, and LoCoMo's adversarial ones, whose evidence only looks like an answer.
 _UNANSWERABLE = frozenset({"abstention", "5"})
+_CHANGES: Mapping[str, Change] = {"knowledge_update": "update", "contradiction_resolution": "contradiction"}
 
 
 @dataclass(frozen=True)
@@ -53,44 +58,113 @@ class Conversation:
         return sessions
 
 
-def read(path: Path) -> list[Conversation]:
-    """Read a file of the form that `small_sets/README.md` describes; `name` may be missing."""
-    return [_conversation(given) for given in json.loads(path.read_text(encoding="utf-8"))]
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A question as a data set gives it: `evidence` are ids of messages, those that nobody has are passed over."""
+
+    question_id: str
+    text: str
+    category: str
+    evidence: Iterable[str]
+    gold: str | None = None
+    rubric: Sequence[str] = ()
+    answerable: bool = True
+    change: Change | None = None
+    asked_at: str | None = None
 
 
-def _conversation(given: Item) -> Conversation:
-    name = str(given["conversation"])
-    turns = tuple(_turn(name, session, message) for session in given["sessions"] for message in session["messages"])
-    told = {turn.message_id: turn for turn in turns}
-    questions = [_question(name, question, told) for question in given["questions"]]
-    # A question that has an answer and no label for it measures nothing.
+def conversation(name: str, turns: Iterable[Turn], asked: Iterable[Asked]) -> Conversation:
+    """Put a conversation together; a question that has an answer and no label for it measures nothing: left out."""
+    told = {turn.message_id: turn for turn in turns if turn.text.strip()}
+    questions = (_question(name, question, told) for question in asked)
     kept = tuple(question for question in questions if question.evidence or not question.answerable)
-    return Conversation(name, turns, kept)
+    return Conversation(name, tuple(told.values()), kept)
 
 
-def _turn(conversation: str, session: Item, message: Item) -> Turn:
-    return Turn(
-        message_id=f"{conversation}/{message['message_id']}",
-        session_id=f"{conversation}/{session['session_id']}",
-        name=message.get("name") or "",
-        role=message["role"],
-        text=message["content"],
-        created_at=message["created_at"],
+def _question(name: str, asked: Asked, told: Mapping[str, Turn]) -> Question:
+    ids = [message_id for message_id in dict.fromkeys(asked.evidence) if message_id in told and asked.answerable]
+    evidence = {message_id: told[message_id].text for message_id in ids}
+    return Question(
+        conversation=name,
+        question_id=asked.question_id,
+        text=asked.text,
+        category=asked.category,
+        evidence=evidence,
+        answer_words=answer_words(asked.gold, asked.rubric, evidence.values()),
+        answerable=asked.answerable,
+        said_at={message_id: at for message_id in ids if (at := told[message_id].created_at)},
+        gold=asked.gold or "\n".join(asked.rubric) or None,
+        change=asked.change,
+        asked_at=asked.asked_at,
     )
 
 
-def _question(conversation: str, given: Item, told: dict[str, Turn]) -> Question:
-    category = str(given["category"])
-    answerable = category not in _UNANSWERABLE
-    ids = [f"{conversation}/{message_id}" for message_id in given["evidence"]] if answerable else []
-    evidence = {message_id: told[message_id].text for message_id in ids}
-    return Question(
-        conversation=conversation,
-        question_id=f"{conversation}/{given['question_id']}",
-        text=given["question"],
+class _Message(BaseModel):
+    message_id: str
+    role: str
+    content: str | None = None  # none where a tool is called
+    name: str | None = None
+    created_at: str | None = None
+
+
+class _Session(BaseModel):
+    session_id: str
+    messages: list[_Message]
+
+
+class _Asked(BaseModel):
+    question: str
+    evidence: list[str]
+    question_id: str | None = None
+    category: str | int = ""
+    answer: str | None = None
+    rubric: list[str] = []
+
+
+class _Talk(BaseModel):
+    sessions: list[_Session]
+    questions: list[_Asked]
+    conversation: str | None = None
+    user_id: str | None = None
+
+
+_TALKS = TypeAdapter(list[_Talk])
+
+
+def read(path: Path) -> list[Conversation]:
+    """Read a file of our own form: a list of conversations, or one (ValidationError, JSONDecodeError: no such file)."""
+    return list(talks(path))
+
+
+def talks(path: Path) -> Iterator[Conversation]:
+    """Read the conversations of such a file one by one."""
+    given = json.loads(path.read_text(encoding="utf-8"))
+    for number, talk in enumerate(_TALKS.validate_python(given if isinstance(given, list) else [given])):
+        name = talk.conversation or talk.user_id or str(number)
+        turns = (
+            Turn(
+                message_id=f"{name}/{message.message_id}",
+                session_id=f"{name}/{session.session_id}",
+                name=message.name or "",
+                role=message.role,
+                text=message.content or "",
+                created_at=message.created_at,
+            )
+            for session in talk.sessions
+            for message in session.messages
+        )
+        yield conversation(name, turns, (_asked(name, place, asked) for place, asked in enumerate(talk.questions)))
+
+
+def _asked(name: str, place: int, given: _Asked) -> Asked:
+    category = str(given.category)
+    return Asked(
+        question_id=f"{name}/{place if given.question_id is None else given.question_id}",
+        text=given.question,
         category=category,
-        evidence=evidence,
-        answer_words=answer_words(given.get("answer"), given.get("rubric", ()), evidence.values()),
-        answerable=answerable,
-        said_at={message_id: at for message_id in ids if (at := told[message_id].created_at)},
+        evidence=[f"{name}/{message_id}" for message_id in given.evidence],
+        gold=given.answer,
+        rubric=given.rubric,
+        answerable=category not in _UNANSWERABLE,
+        change=_CHANGES.get(category),
     )

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from figures import Figure, show
-from reme_bench import changes
 from reme_bench.evidence import as_json
 from reme_bench.minilm import PYTHON
 from reme_bench.systems import PLAIN, VECTORS, WORDS, Run
@@ -33,7 +32,7 @@ def tell(run: Run, figures: Sequence[Figure], path: Path | None, names: Mapping[
     print(LEGEND, systems_table(systems), sep="\n\n")
     if PLAIN in systems:
         print("", kinds_table(systems, [name for name in (WORDS, VECTORS) if name in systems], PLAIN, names), sep="\n")
-    if any(row.question.category == changes.UPDATE for row in run.rows):
+    if any(row.question.change for row in run.rows):
         print("", changes_table(systems), sep="\n")
     print("", show(figures), sep="\n")
     if run.agreement is not None:

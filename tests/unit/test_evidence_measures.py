@@ -134,7 +134,8 @@ def test_an_interval_holds_the_mean_and_is_the_same_in_each_run(bench: Any) -> N
 
 
 def row(bench: Any, system: str, number: int, kind: str, recall: float, **more: Any) -> Any:
-    question = bench.evidence.Question("c", f"q{number}", "what?", kind, EVIDENCE)
+    change = "contradiction" if kind == "contradiction" else None
+    question = bench.evidence.Question("c", f"q{number}", "what?", kind, EVIDENCE, change=change)
     return bench.evidence.Row(system, question, ["a"], [0.5], 1.0, {"recall@10": recall}, **more)
 
 
@@ -175,7 +176,7 @@ def test_as_of_parts_the_newest_telling_from_those_before(bench: Any) -> None:
 
 
 def test_both_sides_of_a_contradiction_count_only_together(bench: Any) -> None:
-    rows = [row(bench, "ours", i, "contradiction_resolution", recall) for i, recall in enumerate((1.0, 0.5))]
+    rows = [row(bench, "ours", i, "contradiction", recall) for i, recall in enumerate((1.0, 0.5))]
     assert bench.changes.table(rows)["contradiction: both sides in the first ten"] == "50.0 (2)"
 
 
@@ -229,7 +230,7 @@ def test_ids_of_a_file_are_unique_and_questions_without_a_label_are_left_out(tal
 
 @pytest.mark.parametrize("one_scope", [False, True])
 async def test_a_run_gives_a_row_a_question_through_the_public_api(bench: Any, talks: Any, one_scope: bool) -> None:
-    rows = await bench.systems.reme(talks, None, "words alone", one_scope=one_scope)
+    rows = (await bench.systems.reme(talks, None, "words alone", one_scope=one_scope)).rows
     assert [r.question.question_id for r in rows] == ["one/0", "one/1", "two/0", "two/1"]
     assert rows[0].figures["recall@10"] == 1.0
     others = {message_id for message_id in rows[0].ids if message_id.startswith("two/")}
