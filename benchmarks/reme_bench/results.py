@@ -11,11 +11,13 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from reme_core.errors import InvalidInputError
+
 # Category of summaries over the questions of all categories.
 ALL = "all"
 
 
-class ResultsFileError(ValueError):
+class ResultsFileError(InvalidInputError):
     """A file is no file of results."""
 
 
@@ -87,8 +89,8 @@ class Row(_Part):
     """One question and one system.
 
     A figure that the question can't have is missing from `figures`. `ids` are the messages found, best first;
-    `top_score` is the first result's, on the system's own scale. `tokens_to_80` is the least budget whose texts hold
-    80 % of the evidence; None: no budget that was tried does.
+    `top_score` is the first result's, on the system's own scale. `tokens_to_80` counts the tokens of the texts from the
+    top down to where they hold 80 % of the evidence; None: all that was found holds less.
     """
 
     system: str

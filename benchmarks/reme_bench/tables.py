@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reme_bench import changes
 from reme_bench.evidence import BUDGETS, PLACES, Row, abstention, differences, interval, mean, percent_interval
+from reme_bench.results import ALL, Results, Summary
+from reme_bench.summary import ABSTENTION, TOKENS
 
 HEADLINE = "recall@10"
 FIGURES = (
@@ -14,6 +16,8 @@ FIGURES = (
     *(f"any@{k}" for k in PLACES[:2]),
     *(f"{what} in {budget:,}" for what in ("evidence", "words") for budget in BUDGETS),
 )
+# Of a file of results.
+_SHOWN = ("recall@5", "recall@10", "any@10", "evidence in 1,024", "words in 1,024", "newest first", ABSTENTION)
 By = Mapping[str, Sequence[Row]]
 
 LEGEND = """\
@@ -95,3 +99,25 @@ def _aligned(lines: Sequence[Sequence[str]]) -> str:
         "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
         for line in lines
     )
+
+
+def results_table(results: Results) -> str:
+    """A line a system: means of a file of results over all questions, then what it cost, and what was not measured."""
+    costs = ("tokens to 80 %", "append ms", "search ms", "MB", "model calls", "tokens")
+    means = {(entry.system, entry.figure): entry for entry in results.summary if entry.category == ALL}
+    lines = [["", *_SHOWN, *costs]]
+    for system in results.systems:
+        told = [_percent(means.get((system.name, figure))) for figure in _SHOWN]
+        tokens = means.get((system.name, TOKENS))
+        spent = ["-" if ms is None else f"{ms.p50:.1f} / {ms.p95:.1f}" for ms in (system.append_ms, system.search_ms)]
+        size = "-" if system.bytes is None else f"{system.bytes / 1e6:.1f}"
+        used = [str(system.model_calls), str(system.prompt_tokens + system.completion_tokens)]
+        lines.append([system.name, *told, "-" if tokens is None else f"{tokens.mean:,.0f}", *spent, size, *used])
+    missing = [f"{system.name}: no {one.what}: {one.why}" for system in results.systems for one in system.not_measured]
+    set_ = results.dataset
+    head = f"{set_.name}: {set_.conversations} conversations, {set_.messages:,} messages, {set_.questions:,} questions"
+    return "\n".join([head, "", _aligned(lines), "", "ms: median / 95th percentile", *missing])
+
+
+def _percent(entry: Summary | None) -> str:
+    return "-" if entry is None else f"{100 * entry.mean:.1f} [{100 * entry.low:.1f}, {100 * entry.high:.1f}]"
