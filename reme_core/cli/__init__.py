@@ -16,6 +16,9 @@ from reme_core.errors import ConfigurationError, MissingExtraError
 
 __all__ = ["ExitCode", "exit_code", "main"]
 
+BENCH_HELP = "Measure memories on published conversations (pip install reme-memory-bench)."
+"""What `reme --help` says of a command that is a distribution of its own."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (see `ExitCode`); `argv` leaves out the program's name."""
@@ -43,7 +46,7 @@ def _bench(arguments: Sequence[str]) -> int:
     try:
         bench = importlib.import_module("reme_bench.cli")
     except ModuleNotFoundError as exc:
-        if exc.name != "reme_bench":
+        if exc.name not in {"reme_bench", "reme_bench.cli"}:
             raise
         message = "'reme bench' is a package of its own, not installed here: pip install reme-memory-bench"
         error = ConfigurationError(message)
