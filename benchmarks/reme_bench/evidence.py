@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -215,25 +215,3 @@ def abstention(rows: Sequence[Row]) -> float:
     """AUROC of the score of the first result: questions with evidence against those without an answer."""
     best = [(row.scores[0] if row.scores else 0.0, row.question.answerable) for row in rows]
     return auroc([score for score, yes in best if yes], [score for score, yes in best if not yes])
-
-
-def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """One entry a question: what each system found, in order, and all its figures."""
-    entries: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        question = row.question
-        entry = entries.setdefault(
-            question.question_id,
-            {
-                "conversation": question.conversation,
-                "question_id": question.question_id,
-                "category": question.category,
-                "question": question.text,
-                "evidence": sorted(question.evidence),
-                "answerable": question.answerable,
-                "systems": {},
-            },
-        )
-        told = {"found": row.ids, "scores": row.scores, "figures": row.figures}
-        entry["systems"][row.system] = told | ({"as_of": row.as_of, "found_as_of": row.ids_as_of} if row.as_of else {})
-    return list(entries.values())

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from reme_bench import changes, evidence
 from reme_bench.evidence import auroc, interval
-from reme_bench.results import ALL, Marks, Paired, Results, ResultsFileError, Row, Summary
+from reme_bench.results import ALL, Paired, Results, ResultsFileError, Row, Summary
 
 ABSTENTION, TOKENS, REACHED = "abstention AUROC", "tokens to 80 %", "80 % reached"
 # Of a normal distribution, for a 95 % interval.
@@ -77,7 +77,7 @@ def figures(row: Row) -> dict[str, float]:
         told[REACHED] = float(row.tokens_to_80 is not None)
     if row.tokens_to_80 is not None:
         told[TOKENS] = float(row.tokens_to_80)
-    if isinstance(row.marks, Marks):
+    if row.marks is not None:
         told |= {"strict": float(row.marks.strict), "lenient": float(row.marks.lenient)}
     return told
 
