@@ -16,13 +16,13 @@ from pydantic import BaseModel, JsonValue
 
 from reme_bench.conversations import Asked, Conversation, Turn, by_session, conversation
 from reme_bench.datasets.source import Source, json_items, text_of
-from reme_bench.evidence import Change, Question
+from reme_bench.evidence import Question
 from reme_core.text import terms
 
 _TIME = "%b %d, %Y, %H:%M:%S"
-# Of its six kinds: asks for what was never said.
-_UNANSWERABLE = "Memory Boundary"
-_CHANGES: Mapping[str, Change] = {"Dynamic Update": "update", "Memory Conflict": "contradiction"}
+# Of its six kinds: one asks for what was never said, one about a fact that changed. (Memory Conflict puts a false
+# premise into the question: nothing was told twice.)
+_UNANSWERABLE, _UPDATE = "Memory Boundary", "Dynamic Update"
 
 
 class _Said(BaseModel):
@@ -90,7 +90,7 @@ def _asked(question_id: str, given: _Asked, evidence: Sequence[str]) -> Asked:
         evidence=evidence,
         gold=text_of(given.answer),
         answerable=given.question_type != _UNANSWERABLE,
-        change=_CHANGES.get(given.question_type),
+        change="update" if given.question_type == _UPDATE else None,
     )
 
 
