@@ -1,8 +1,8 @@
 """Pages of the site for files of the repository that pages link to: examples, the changes, how to contribute.
 
-The pages are written to be read in the repository, where `../examples/chat.py` leads to a file. In the site
-each such file is a page below `repository/`, to which these links lead: a strict build checks them as any other. What an
-example prints stands under that word there, where the repository has a remark that readers of Markdown don't see.
+The pages are written to be read in the repository, where `../examples/chat.py` leads to a file. In the site each such
+file is a page below `repository/`, to which these links lead: a strict build checks them as any other. What an example
+prints stands under that word there, where the repository has a remark that readers of Markdown don't see.
 """
 
 from __future__ import annotations
