@@ -17,6 +17,7 @@ from reme_bench import runner
 from reme_bench.datasets import SOURCES, Loaded, load
 from reme_bench.minilm import MiniLM, NoVectorError
 from reme_bench.results import Results
+from reme_bench.systems import OWN_FILE
 from reme_bench.tables import results_table
 from reme_core import ReMe
 from reme_core.cli.exits import ExitCode, describe_error, exit_code
@@ -78,7 +79,7 @@ def run(
 
 async def _measure(loaded: Loaded, minilm: MiniLM | None, *, from_environment: bool, with_model: bool) -> Results:
     with tempfile.TemporaryDirectory() as folder:
-        async with ReMe("settings", folder) as settings:
+        async with ReMe("settings", folder, vector_store=OWN_FILE) as settings:
             embedder = minilm or (settings.embedder if from_environment else None)
             llm = settings.llm if with_model else None
             if with_model and llm is None:

@@ -19,6 +19,7 @@ from reme_bench.conversations import Conversation, Turn
 from reme_bench.evidence import BUDGETS, Found, Question, Row, figures_of, message_ids, tokens_to
 from reme_bench.minilm import MiniLM, NoVectorError, agreement
 from reme_core import Hit, ReMe
+from reme_core.facade.parts import Settings
 from reme_core.models import CharacterTokenCounter
 from reme_core.ports import ChatModel, Embedder
 from reme_core.retrieval import Candidate, Matrix, fill_budget
@@ -34,6 +35,8 @@ _KEPT = 50
 _RRF_K = 60
 # Share of the evidence that `tokens_to_80` asks for.
 _MOST_OF_IT = 0.8
+# Said, since a database that the environment names would be written into otherwise.
+OWN_FILE: Settings = {"backend": "local_file"}
 
 Ranking = Callable[[str], Iterable[tuple[Turn, float]]]
 MakeRanking = Callable[[Sequence[Turn]], Ranking]
@@ -106,7 +109,7 @@ async def reme(
     """`summary` each session, `retrieve` each question: one user a conversation, or one for all (`one_scope`)."""
     measured = Measured()
     with tempfile.TemporaryDirectory() as folder:
-        async with ReMe("benchmark", folder, llm=llm, embedding=embedder) as memory:
+        async with ReMe("benchmark", folder, llm=llm, embedding=embedder, vector_store=OWN_FILE) as memory:
             if one_scope:
                 for conversation in conversations:
                     await remember(memory, conversation, "everybody", measured)

@@ -110,6 +110,14 @@ def test_the_command_names_the_sets_and_refuses_others(talk: Path, capsys: pytes
     assert "REME_LLM_MODEL" in capsys.readouterr().err
 
 
+def test_a_database_that_the_environment_names_is_not_written_into(
+    talk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("REME_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/production")
+    assert main(["bench", "run", "own", str(talk), "--no-embedding"]) == ExitCode.DONE
+    assert "BM25" in capsys.readouterr().out
+
+
 def without_bench(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "reme_bench"]:
         monkeypatch.delitem(sys.modules, name)
