@@ -20,8 +20,8 @@ from reme_bench.results import Results
 from reme_bench.systems import OWN_FILE
 from reme_bench.tables import results_table
 from reme_core import ReMe
-from reme_core.cli.exits import ExitCode, describe_error, exit_code
-from reme_core.errors import InvalidInputError, ModelError, ReMeError
+from reme_core.cli.program import run_command
+from reme_core.errors import InvalidInputError, ModelError
 
 app = typer.Typer(
     name="bench",
@@ -98,15 +98,9 @@ def _about(loaded: Loaded) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code, those of `reme`; errors are told on stderr."""
-    try:
-        given = sys.argv[1:] if arguments is None else list(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+
+    def command() -> int:
         return int(get_command(app).main(args=given, prog_name="reme bench", standalone_mode=False) or 0)
-    except typer.TyperException as exc:
-        error: Exception = InvalidInputError(exc.format_message() or "no command given")
-    except KeyboardInterrupt:
-        typer.echo("reme: interrupted", err=True)
-        return ExitCode.INTERRUPTED
-    except ReMeError as exc:
-        error = exc
-    typer.echo(describe_error(error, as_json=False), err=True)
-    return exit_code(error)
+
+    return run_command(command, as_json=False)

@@ -118,6 +118,29 @@ def test_a_database_that_the_environment_names_is_not_written_into(
     assert "BM25" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("raised", "code", "told"),
+    [
+        (KeyboardInterrupt(), ExitCode.INTERRUPTED, "reme: interrupted"),
+        (OSError(28, "No space left on device"), ExitCode.UNEXPECTED, "reme: unexpected OSError: "),
+    ],
+)
+def test_what_ends_a_run_is_one_line_and_an_exit_code(
+    talk: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    raised: BaseException,
+    code: ExitCode,
+    told: str,
+) -> None:
+    async def fails(*_: Any, **__: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr(runner, "run", fails)
+    assert main(["bench", "run", "own", str(talk), "--no-embedding"]) == code
+    assert capsys.readouterr().err.splitlines()[-1].startswith(told)
+
+
 def without_bench(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "reme_bench"]:
         monkeypatch.delitem(sys.modules, name)
