@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -64,6 +65,9 @@ def run(
     if source is None:
         message = f"there is no data set {dataset!r}; known are {', '.join(SOURCES)}"
         raise InvalidInputError(message)
+    if json is not None and not _can_be_written(json):
+        message = f"--json: {str(json)!r} can't be written: name a file, in a folder that is there and yours"
+        raise InvalidInputError(message)
     loaded = load(source, path, limit)
     typer.echo(_about(loaded), err=True)
     with ExitStack() as stack:
@@ -85,10 +89,17 @@ async def _measure(loaded: Loaded, minilm: MiniLM | None, *, from_environment: b
             if with_model and llm is None:
                 message = "--with-model needs a chat model: set REME_LLM_MODEL and its key, or leave it out"
                 raise InvalidInputError(message)
-            results = await runner.run(loaded, embedder=embedder, llm=llm, tell=lambda name: typer.echo(name, err=True))
-            if minilm is not None and minilm.failure is not None:
-                raise minilm.failure
-            return results
+            try:
+                return await runner.run(
+                    loaded, embedder=embedder, llm=llm, tell=lambda name: typer.echo(name, err=True)
+                )
+            finally:
+                if minilm is not None and minilm.failure is not None:
+                    raise minilm.failure
+
+
+def _can_be_written(path: Path) -> bool:
+    return not path.is_dir() and os.access(path if path.exists() else path.parent, os.W_OK)
 
 
 def _about(loaded: Loaded) -> str:

@@ -39,7 +39,11 @@ async def run(
     """Measure reme by words, with vectors where there is an embedder and with a model where there is one.
 
     BM25 stands beside it, with vectors cosine and reciprocal rank fusion too. `tell` hears which system's turn it is.
+
+    Raises:
+        WrongFileError: The file is something else, anywhere in it: it is read to its end before anything is measured.
     """
+    dataset = dataset_of(loaded)
     measured: dict[System, list[Row]] = {}
 
     async def ours(name: str, vectors: Embedder | None, model: ChatModel | None) -> None:
@@ -58,7 +62,7 @@ async def run(
         tell("baselines")
         for name, found in (await baselines(loaded, vectors)).items():
             measured[_system(name, "baseline", found)] = [as_result(row) for row in found.rows]
-    return results_of(loaded, measured, _versions(embedder))
+    return results_of(dataset, measured, _versions(embedder))
 
 
 def _cached(embedder: Embedder, folder: Path) -> CachedEmbedder:
@@ -91,12 +95,12 @@ async def _vectors(conversation: Conversation, embedder: Embedder) -> systems.Ve
     return lookup
 
 
-def results_of(loaded: Loaded, measured: Mapping[System, Sequence[Row]], versions: Mapping[str, str]) -> Results:
+def results_of(dataset: Dataset, measured: Mapping[System, Sequence[Row]], versions: Mapping[str, str]) -> Results:
     """Put what systems found into a file of results, with its sums."""
     return summarised(
         Results(
             made_at=datetime.now(UTC),
-            dataset=dataset_of(loaded),
+            dataset=dataset,
             machine=Machine(python=platform.python_version(), platform=platform.platform(), cpus=os.cpu_count() or 1),
             versions=dict(versions),
             systems=tuple(measured),

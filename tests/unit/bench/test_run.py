@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from reme_bench import runner
-from reme_bench.datasets import SOURCES, load
+from reme_bench.datasets import SOURCES, WrongFileError, load
 from reme_bench.evidence import Found, Question, figures_of, recall_at, tokens_to
 from reme_bench.results import Marks, Results, ResultsFileError, Row, System
 from reme_bench.summary import ABSTENTION, auroc_interval, merged, summarised
@@ -139,6 +139,25 @@ def test_what_ends_a_run_is_one_line_and_an_exit_code(
     monkeypatch.setattr(runner, "run", fails)
     assert main(["bench", "run", "own", str(talk), "--no-embedding"]) == code
     assert capsys.readouterr().err.splitlines()[-1].startswith(told)
+
+
+def test_nothing_is_measured_that_could_not_be_kept(
+    talk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (tmp_path, tmp_path / "nowhere" / "results.json"):
+        assert main(["bench", "run", "own", str(talk), "--no-embedding", "--json", str(path)]) == ExitCode.BAD_INPUT
+        told = capsys.readouterr().err
+        assert "can't be written" in told
+        assert "words alone" not in told
+
+
+async def test_a_file_is_read_to_its_end_before_anything_is_measured(tmp_path: Path) -> None:
+    chat = {"session_1": [{"speaker": "A", "dia_id": "D1:1", "text": "Hello there."}]}
+    path, told = tmp_path / "locomo10.json", list[str]()
+    path.write_text(json.dumps([{"sample_id": "1", "conversation": chat, "qa": []}])[:-1] + ', {"sample_id": ')
+    with pytest.raises(WrongFileError):
+        await runner.run(load(SOURCES["locomo"], path), tell=told.append)
+    assert told == []
 
 
 def without_bench(monkeypatch: pytest.MonkeyPatch) -> None:
