@@ -168,11 +168,27 @@ def test_the_newest_telling_is_first_only_where_it_stands_above_the_others(bench
 
 def test_as_of_parts_the_newest_telling_from_those_before(bench: Any) -> None:
     as_of = bench.changes.time_between(SAID_AT | {"older": "2024-01-01T00:00:00"})
-    assert as_of == "2024-03-31T22:00:00"
+    assert as_of == "2024-03-31T22:00:00+00:00"
     assert bench.changes.newer_left_out(["old"], SAID_AT, as_of) == 1.0
     assert bench.changes.newer_left_out(["old", "new"], SAID_AT, as_of) == 0.0
     assert bench.changes.older_found(["old"], SAID_AT, as_of) == 1.0
     assert bench.changes.time_between({"a": SAID_AT["old"], "b": SAID_AT["old"]}) is None
+
+
+def test_times_with_a_zone_and_without_are_compared_as_a_memory_reads_them(bench: Any) -> None:
+    said_at = {"old": "2024-05-01T10:00:00", "new": "2024-05-01T12:30:00+02:00", "newer": "2024-05-01 11:00:00"}
+    assert bench.changes.newest_first(["new", "old"], said_at) == 1.0
+    assert bench.changes.time_between(said_at) == "2024-05-01T10:45:00+00:00"
+
+
+def test_several_messages_of_a_session_take_several_places(bench: Any) -> None:
+    question = bench.evidence.Question(
+        "c", "q", "?", "x", {"s": "x", "t": "y"}, label_of={f"s/{i}": "s" for i in range(9)} | {"t/0": "t"},
+        said_at={"s": "2024-05-01", "t": "2024-06-01"}, change="update",
+    )  # fmt: skip
+    ids = [*(f"s/{i}" for i in range(9)), "other", "t/0"]
+    row = bench.evidence.Row("ours", question, ids, [0.5], 1.0, {"recall@10": 0.5})
+    assert "newest first" not in bench.changes.figures(row)
 
 
 def test_both_sides_of_a_contradiction_count_only_together(bench: Any) -> None:
@@ -235,7 +251,7 @@ async def test_a_run_gives_a_row_a_question_through_the_public_api(bench: Any, t
     assert rows[0].figures["recall@10"] == 1.0
     others = {message_id for message_id in rows[0].ids if message_id.startswith("two/")}
     assert bool(others) is one_scope
-    assert rows[0].as_of == "2024-03-05T10:00:00"
+    assert rows[0].as_of == "2024-03-05T10:00:00+00:00"
     assert "one/0" in rows[0].ids_as_of
     assert "one/2" not in rows[0].ids_as_of
 
