@@ -57,7 +57,7 @@ def folders(path: Path) -> list[Path]:
     """Return the folders of chats in a folder, in the order of their numbers, or the folder itself if it is one."""
     if _is_chat(path):
         return [path]
-    named = (place for place in path.glob("*") if place.name.isdigit() and _is_chat(place))
+    named = (place for place in path.glob("*") if place.name.isdecimal() and _is_chat(place))
     return sorted(named, key=lambda place: int(place.name))
 
 
@@ -130,7 +130,7 @@ def _ids(given: JsonValue) -> list[int]:
     if isinstance(given, list | dict):
         parts = given.values() if isinstance(given, dict) else given
         return sorted({number for part in parts for number in _ids(part)})
-    return [int(given)] if isinstance(given, int | str) and str(given).isdigit() else []
+    return [int(given)] if isinstance(given, int | str) and str(given).isdecimal() else []
 
 
 SOURCE_100K = Source(

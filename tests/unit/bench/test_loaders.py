@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -92,6 +93,7 @@ def test_locomo_is_read_as_published(tmp_path: Path) -> None:
         ("D2:4 - D2:6", ["D2:4", "D2:5", "D2:6"]),
         ("D2:4-D3:1", ["D2:4", "D3:1"]),
         ("D", []),
+        ("D1:1-999999999999", ["D1:1"]),
     ],
 )
 def test_a_label_is_read_however_it_is_written(text: str, told: list[str]) -> None:
@@ -294,6 +296,70 @@ def test_a_file_that_is_cut_off_or_empty_is_refused(tmp_path: Path, content: str
     path.write_text(content)
     with pytest.raises(WrongFileError, match=r"no JSON|no conversation"):
         read("locomo", path)
+
+
+def test_sessions_go_by_their_number_however_it_is_written(tmp_path: Path) -> None:
+    chat = {f"session_{name}": [{"speaker": "A", "dia_id": f"D{int(name)}:1", "text": name}] for name in ("10", "02")}
+    [talk] = read("locomo", written(tmp_path / "l.json", [{"sample_id": "1", "conversation": chat, "qa": []}]))
+    assert [turn.text for turn in talk.turns] == ["02", "10"]
+
+
+OWN = {
+    "sessions": [{"session_id": "s", "messages": [{"message_id": name, "role": "user", "content": name} for name in "ab"]}],
+    "questions": [{"question": "?", "evidence": ["a"]}, {"question": "?", "evidence": ["b"]}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("own", [OWN, {"user_id": "0", **OWN}], "two conversations '0'"),
+        ("own", [{**OWN, "sessions": OWN["sessions"] * 2}], "2 messages with the id '0/a'"),
+        ("own", [{**OWN, "questions": [*OWN["questions"], {**OWN["questions"][0], "question_id": "1"}]}], "2 questions"),
+        ("locomo", [LOCOMO, LOCOMO], "two conversations 'conv-1'"),
+    ],
+)  # fmt: skip
+def test_names_that_repeat_are_refused_since_labels_go_by_them(
+    tmp_path: Path, name: str, content: Any, found: str
+) -> None:
+    with pytest.raises(WrongFileError, match=found):
+        read(name, written(tmp_path / "file.json", content))
+
+
+@pytest.mark.parametrize("name", ["own", "locomo", "halumem", "realtalk"])
+def test_a_file_nested_beyond_reason_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "deep.json"
+    path.write_text('{"a":' * 50_000)
+    with pytest.raises(WrongFileError, match=r"no JSON|recursion"):
+        read(name, path)
+
+
+def test_a_mark_of_the_byte_order_before_a_file_is_passed_over(tmp_path: Path) -> None:
+    for name, content in (("own", OWN), ("locomo", [LOCOMO]), ("realtalk", REALTALK)):
+        path = tmp_path / "file.json"
+        path.write_text(json.dumps(content), encoding="utf-8-sig")
+        assert len(read(name, path)) == 1
+
+
+class Pieces(io.StringIO):
+    """A text that counts what is read of it."""
+
+    def read(self, size: int | None = -1) -> str:
+        text = super().read(size)
+        assert self.tell() < 100, "read on"
+        return text
+
+
+@pytest.mark.parametrize("text", ['[{"text": "a"} no JSON', '[{"text": "never closed', "[" + '{"text": "a"}' * 3 + "]"])
+def test_of_another_file_no_more_is_read_than_tells_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
+    monkeypatch.setattr(source, "_CHUNK", 8)
+    monkeypatch.setattr(source, "_LONGEST", 20)
+    monkeypatch.setattr(Path, "open", lambda *_, **__: Pieces(text + " more" * 1000))
+    items = source.json_items(tmp_path / "large.json", Item)
+    with pytest.raises(ValueError, match=r"Expecting|more than 20 characters"):
+        list(items)
 
 
 def test_a_time_in_another_form_is_named(tmp_path: Path) -> None:
