@@ -37,7 +37,7 @@ class Question:
         label_of: Of sets that label sessions and not messages, the id in `evidence` that a message counts for.
         gold: The answer, or the rubric where there is none.
         change: The fact was told again: it changed, or the tellings contradict each other.
-        asked_at: When it is asked.
+        asked_at: When it is asked, where a data set tells.
     """
 
     conversation: str

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from reme_core.facade.parts import Settings
 from reme_core.models import CharacterTokenCounter
 from reme_core.ports import ChatModel, Embedder
 from reme_core.retrieval import Candidate, Matrix, fill_budget
-from reme_core.schema import Usage
+from reme_core.schema import Usage, parse_time
 
 WORDS, VECTORS, PLAIN, COSINE, RRF = "words alone", "with vectors", "BM25", "cosine", "RRF"
 FILES, FILES_VECTORS = "as files, words alone", "as files, with vectors"
@@ -107,9 +108,9 @@ async def reme(
     llm: ChatModel | None = None,
 ) -> Measured:
     """`summary` each session, `retrieve` each question: one user a conversation, or one for all (`one_scope`)."""
-    measured = Measured()
+    measured, clock = Measured(), _Clock()
     with tempfile.TemporaryDirectory() as folder:
-        async with ReMe("benchmark", folder, llm=llm, embedding=embedder, vector_store=OWN_FILE) as memory:
+        async with ReMe("benchmark", folder, llm=llm, embedding=embedder, vector_store=OWN_FILE, clock=clock) as memory:
             if one_scope:
                 for conversation in conversations:
                     await remember(memory, conversation, "everybody", measured)
@@ -118,9 +119,22 @@ async def reme(
                 if not one_scope:
                     await remember(memory, conversation, user, measured)
                 for question in conversation.questions:
+                    clock.asked_at = parse_time(question.asked_at) if question.asked_at else None
                     measured.rows.append(await answer(memory, user, question, system, measured))
+                clock.asked_at = None
         measured.bytes = _size(Path(folder))
     return measured
+
+
+@dataclass
+class _Clock:
+    """The time at which a question is asked, for "last week" in it; that of the machine where none is told. A `Clock`."""
+
+    asked_at: datetime | None = None
+
+    def now(self) -> datetime:
+        """Return the time, aware, in UTC."""
+        return self.asked_at or datetime.now(UTC)
 
 
 def _size(folder: Path) -> int:

@@ -57,13 +57,15 @@ def read(path: Path) -> Iterator[Conversation]:
     """Read a file as published: one user a line."""
     for user in json_items(path, _User):
         told = [_turns(user.uuid, place, session) for place, session in enumerate(user.sessions)]
+        last = max((turn.created_at for turns in told for turn in turns if turn.created_at), default=None)
         asked, memories = list[Asked](), dict[tuple[str, str], str]()
         for place, session in enumerate(user.sessions):
             for number, given in enumerate(session.questions or ()):
                 labels = _labels(given, user.sessions[: place + 1])
                 question_id = f"{user.uuid}/{place}/{number}"
                 memories |= {(question_id, f"{user.uuid}/{of}"): memory for of, memory in labels.items()}
-                asked.append(_asked(question_id, given, [turn.message_id for of in labels for turn in told[of]]))
+                evidence = [turn.message_id for of in labels for turn in told[of]]
+                asked.append(replace(_asked(question_id, given, evidence), asked_at=last))
         made = conversation(user.uuid, (turn for turns in told for turn in turns), asked)
         yield replace(made, questions=tuple(_by_memory(question, memories) for question in made.questions))
 

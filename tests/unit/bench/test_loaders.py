@@ -275,6 +275,7 @@ def test_halumem_counts_the_session_that_a_memory_comes_of(tmp_path: Path) -> No
     assert (second.name, len(first.turns)) == ("v", 6)
     asked, conflict, boundary = first.questions
     assert (conflict.change, list(conflict.evidence)) == (None, ["u/1"])
+    assert asked.asked_at == "2025-12-03T06:11:23"
     # Of the memory, the words that its session says.
     assert dict(asked.evidence) == {"u/0": "lives Rome.", "u/1": "moved Oslo."}
     assert asked.labels(["u/1:1", "u/2:0"]) == ["u/1", "u/2:0"]

@@ -141,6 +141,25 @@ def test_what_ends_a_run_is_one_line_and_an_exit_code(
     assert capsys.readouterr().err.splitlines()[-1].startswith(told)
 
 
+async def test_a_question_is_asked_at_the_date_of_its_data_set_and_not_today(tmp_path: Path) -> None:
+    told = [("04", "Aunt Mary came for tea."), ("11", "The boiler broke down."), ("18", "Nothing new.")]
+    instance = {
+        "question_id": "q",
+        "question_type": "temporal-reasoning",
+        "question": "What happened last week?",
+        "answer": "the boiler",
+        "question_date": "2023/05/18 (Thu) 12:00",
+        "haystack_dates": [f"2023/05/{day} (Thu) 10:00" for day, _ in told],
+        "haystack_session_ids": [day for day, _ in told],
+        "haystack_sessions": [[{"role": "user", "content": text, "has_answer": day == "11"}] for day, text in told],
+        "answer_session_ids": ["11"],
+    }
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps([instance]))
+    results = await runner.run(load(SOURCES["longmemeval"], path))
+    assert rows_of(results, "reme, words alone")[0].ids == ("q/1:0",)
+
+
 def test_nothing_is_measured_that_could_not_be_kept(
     talk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
