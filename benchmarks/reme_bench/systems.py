@@ -128,7 +128,7 @@ async def reme(
 
 @dataclass
 class _Clock:
-    """The time at which a question is asked, for "last week" in it; that of the machine where none is told. A `Clock`."""
+    """The time at which a question is asked, for "last week" in it; by default the machine's. A `Clock`."""
 
     asked_at: datetime | None = None
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from reme_bench import changes
 from reme_bench.evidence import BUDGETS, PLACES, Row, abstention, differences, interval, mean, percent_interval
 from reme_bench.results import ALL, Results, Summary
-from reme_bench.summary import ABSTENTION, TOKENS
+from reme_bench.summary import ABSTENTION, REACHED, TOKENS
 
 HEADLINE = "recall@10"
 FIGURES = (
@@ -17,7 +17,7 @@ FIGURES = (
     *(f"{what} in {budget:,}" for what in ("evidence", "words") for budget in BUDGETS),
 )
 # Of a file of results.
-_SHOWN = ("recall@5", "recall@10", "any@10", "evidence in 1,024", "words in 1,024", "newest first", ABSTENTION)
+_SHOWN = ("recall@5", "recall@10", "any@10", "evidence in 1,024", "words in 1,024", "newest first", ABSTENTION, REACHED)
 By = Mapping[str, Sequence[Row]]
 
 LEGEND = """\

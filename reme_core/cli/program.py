@@ -153,7 +153,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def run_command(command: Callable[[], int], *, as_json: bool) -> int:
-    """Run what returns an exit code, and return it; each error and interruption is told on stderr and has a code too."""
+    """Run what returns an exit code, and return it; an error or an interruption is told on stderr and has one too."""
     # Without a handler, logging writes what it is told of failed jobs to stderr, where each failure has its one line.
     logging.getLogger("reme").addHandler(_SILENT)
     try:

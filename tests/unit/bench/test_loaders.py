@@ -305,10 +305,9 @@ def test_sessions_go_by_their_number_however_it_is_written(tmp_path: Path) -> No
     assert [turn.text for turn in talk.turns] == ["02", "10"]
 
 
-OWN = {
-    "sessions": [{"session_id": "s", "messages": [{"message_id": name, "role": "user", "content": name} for name in "ab"]}],
-    "questions": [{"question": "?", "evidence": ["a"]}, {"question": "?", "evidence": ["b"]}],
-}  # fmt: skip
+MESSAGES = [{"message_id": name, "role": "user", "content": name} for name in "ab"]
+QUESTIONS = [{"question": "?", "evidence": [name]} for name in "ab"]
+OWN = {"sessions": [{"session_id": "s", "messages": MESSAGES}], "questions": QUESTIONS}
 
 
 @pytest.mark.parametrize(
@@ -316,10 +315,10 @@ OWN = {
     [
         ("own", [OWN, {"user_id": "0", **OWN}], "two conversations '0'"),
         ("own", [{**OWN, "sessions": OWN["sessions"] * 2}], "2 messages with the id '0/a'"),
-        ("own", [{**OWN, "questions": [*OWN["questions"], {**OWN["questions"][0], "question_id": "1"}]}], "2 questions"),
+        ("own", [{**OWN, "questions": [*QUESTIONS, {**QUESTIONS[0], "question_id": "1"}]}], "2 questions"),
         ("locomo", [LOCOMO, LOCOMO], "two conversations 'conv-1'"),
     ],
-)  # fmt: skip
+)
 def test_names_that_repeat_are_refused_since_labels_go_by_them(
     tmp_path: Path, name: str, content: Any, found: str
 ) -> None:

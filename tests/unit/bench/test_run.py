@@ -74,13 +74,23 @@ async def test_systems_and_baselines_are_measured_over_one_file(talk: Path) -> N
     assert "reme, with vectors" in results_table(results)
 
 
+async def test_a_conversation_in_which_nothing_is_said_is_measured_too(tmp_path: Path) -> None:
+    path = tmp_path / "talk.json"
+    path.write_text(json.dumps({"sessions": [], "questions": [{"question": "?", "category": "5", "evidence": []}]}))
+    results = await runner.run(load(SOURCES["own"], path), embedder=HashedEmbedder())
+    assert [row.ids for row in results.rows] == [()] * 5
+
+
 async def test_a_model_costs_calls_and_tokens(talk: Path) -> None:
     nothing = [json.dumps({"facts": []})] * 3
-    results = await runner.run(load(SOURCES["own"], talk), llm=ScriptedChatModel(nothing))
+    llm = ScriptedChatModel(nothing)
+    results = await runner.run(load(SOURCES["own"], talk), embedder=HashedEmbedder(), llm=llm)
     system = next(system for system in results.systems if system.name == "reme, with a model")
     assert system.model_calls == 3
     assert system.prompt_tokens > 0
     assert results.systems[0].model_calls == 0
+    # The system before it had the same texts embedded.
+    assert [missing.what for missing in system.not_measured] == ["embedding in its times"]
 
 
 def test_the_command_writes_the_file_and_tells_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
