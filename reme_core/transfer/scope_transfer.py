@@ -50,6 +50,7 @@ from reme_core.schema import (
     utc_now,
 )
 from reme_core.steps.memory_blocks import is_grant
+from reme_core.steps.message_bytes import with_bytes
 from reme_core.steps.message_lines import all_pages, find_all, pieces_of
 from reme_core.transfer.json_lines import NoteDraft, unnoted
 from reme_core.transfer.transfer_file import Contents, ScopeLine, file_lines, read_scope, refusal, write_file
@@ -145,9 +146,14 @@ async def _everything(store: Store, scope: Scope) -> AsyncIterator[tuple[str, Ba
     ):
         for call in calls.calls:
             yield "tool_call", call
+    # The bytes of an image stand in the first message that has it, so that they are there when the others are read.
+    written = set[str]()
     async for said in all_pages(lambda cursor: store.find_messages(scope, FindMessages(limit=_PAGE, cursor=cursor))):
         for stored in said.messages:
-            yield "message", stored
+            refs = stored.message.blob_references
+            [whole] = await with_bytes(store, scope, [stored.message], without=written) if refs else [stored.message]
+            written.update(refs)
+            yield "message", stored.model_copy(update={"message": whole})
     async for item in _memories(store, scope, MemoryFilter(include_superseded=True)):
         yield item
     after = 0

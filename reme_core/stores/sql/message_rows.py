@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
@@ -19,9 +19,10 @@ from reme_core.ports import (
     ListBlocks,
     MessagePage,
 )
-from reme_core.schema import EXTRACTIVE, Block, Message, Scope, StoredMessage, read_stored_message
+from reme_core.schema import EXTRACTIVE, Blob, Block, Message, Scope, StoredMessage, read_stored_message
 from reme_core.schema.messages import renamings
 from reme_core.stores._cursors import Row, check_limit, cut_page, given, in_order, row_after, seconds
+from reme_core.stores.sql.blob_rows import put_blobs
 from reme_core.stores.sql.bookkeeping import (
     Layer,
     enter_scope,
@@ -52,8 +53,13 @@ _STORED = (
 _STORED += " JOIN sessions USING (session)"
 
 
-def append_messages(connection: SqlConnection, scope: Scope, request: AppendMessages) -> Appended:
-    """Add messages at the end of a session; equal ones that are there already are left alone (ConflictError)."""
+def append_messages(
+    connection: SqlConnection, scope: Scope, request: AppendMessages, blobs: Mapping[str, Mapping[str, Blob]]
+) -> Appended:
+    """Add messages at the end of a session, with the bytes that they refer to (ConflictError, BlobNotFoundError).
+
+    Equal ones that are there already are left alone. `blobs` are the bytes of each message, by its id and reference.
+    """
     if not request.messages:
         return Appended(added=(), known=())
     number = enter_scope(connection, scope)
@@ -63,6 +69,7 @@ def append_messages(connection: SqlConnection, scope: Scope, request: AppendMess
     added: list[_New] = []
     known: list[str] = []
     renamed: dict[str, str] = {}
+    fresh: dict[str, Blob] = {}
     for wanted in request.messages:
         message, is_known = _placed(connection, number, session, wanted, request, held)
         if message is not wanted:
@@ -71,7 +78,9 @@ def append_messages(connection: SqlConnection, scope: Scope, request: AppendMess
             known.append(message.message_id)
             continue
         added.append(_New(message, *segment_passages(message.full_text)))
+        fresh |= blobs.get(wanted.message_id, {})
         held[message.message_id] = (session, message)
+    put_blobs(connection, number, [item.message for item in added], fresh)
     values = [(number, session, *_values(item, waits=request.want_vectors)) for item in added]
     insert_messages(connection, number, _COLUMNS, values, [item.words for item in added])
     waiting = texts_waiting(connection, number, WAITING) if request.want_vectors else []

@@ -80,6 +80,7 @@ _TABLES = (
     ("blocks", "block", None),
     ("jobs", "job", None),
     ("tool_calls", "call", None),
+    ("blobs", "blob", None),
     ("sessions", "session", None),
 )
 _WORDS = ("message_words", "memory_words", "offload_words")
