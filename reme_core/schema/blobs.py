@@ -29,7 +29,8 @@ Signatures and keys are shorter; an image of a few pixels may be, too.
 _REFERENCE = re.compile(r"sha256:[0-9a-f]{64}")
 _MARK = "reme-base64:"  # before the reference, where base64 stood inside of JSON
 _MEDIA_TYPE = re.compile(r"[a-z0-9][\w!#$&^.+-]{0,126}/[\w!#$&^.+*-]{1,127}", re.IGNORECASE | re.ASCII)
-_BASE64 = re.compile(r"(?:data:[^,]{0,200};base64,)?[A-Za-z0-9+/]+={0,2}")
+_BASE64 = re.compile(rf"[A-Za-z0-9+/]{{{LONG_BASE64},}}={{0,2}}")
+_MARKED = re.compile(rf"{_MARK}(sha256:[0-9a-f]{{64}})")
 UNKNOWN_TYPE = "application/octet-stream"
 
 # How files of the images begin that every browser shows and none runs.
@@ -170,40 +171,47 @@ def with_url(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def take_base64(value: JsonValue, keep: Callable[[Blob], object]) -> JsonValue:
-    """Return JSON with a mark in place of each long base64, or data URL, whose bytes are handed to `keep`.
+    """Return JSON with a mark in place of each long base64, whose bytes are handed to `keep`.
 
     What would not come back character by character stays, and so does what is too large.
     """
-    match value:
-        case str() if len(value) >= LONG_BASE64 and _BASE64.fullmatch(value):
-            head, comma, payload = value.rpartition(",")
-            try:
-                data = read_base64(payload)
-                blob = make_blob(data, head[5:].partition(";")[0] or None)
-            except ValueError:
-                return value
-            if b64encode(data).decode() != payload:
-                return value
-            keep(blob)
-            return f"{_MARK}{blob.ref}:{head}{comma}"
-        case dict():
-            return {key: take_base64(item, keep) for key, item in value.items()}
-        case list():
-            return [take_base64(item, keep) for item in value]
-        case _:
-            return value
+
+    def take(found: re.Match[str]) -> str:
+        text = found[0]
+        end = len(text) - len(text) % 4  # what follows is no part of it
+        try:
+            data = read_base64(text[:end])
+            blob = make_blob(data, None)
+        except ValueError:
+            return text
+        if b64encode(data).decode() != text[:end]:
+            return text
+        keep(blob)
+        return f"{_MARK}{blob.ref}{text[end:]}"
+
+    return _with_texts(value, lambda text: _BASE64.sub(take, text) if len(text) >= LONG_BASE64 else text)
 
 
 def put_base64(value: JsonValue, find: Callable[[str], Blob | None]) -> JsonValue:
     """Return JSON as it was before `take_base64`; marks of what `find` doesn't know stay."""
+
+    def put(found: re.Match[str]) -> str:
+        blob = find(found[1])
+        return found[0] if blob is None else b64encode(blob.data).decode()
+
+    return _with_texts(value, lambda text: _MARKED.sub(put, text) if _MARK in text else text)
+
+
+def _with_texts(value: JsonValue, change: Callable[[str], str]) -> JsonValue:
+    """Return JSON with each text changed; the same object where none is."""
     match value:
-        case str() if value.startswith(_MARK):
-            ref, _, head = value.removeprefix(_MARK).removeprefix("sha256:").partition(":")
-            blob = find(f"sha256:{ref}")
-            return value if blob is None else f"{head}{b64encode(blob.data).decode()}"
+        case str():
+            return change(value)
         case dict():
-            return {key: put_base64(item, find) for key, item in value.items()}
+            changed = {key: _with_texts(item, change) for key, item in value.items()}
+            return changed if any(changed[key] is not item for key, item in value.items()) else value
         case list():
-            return [put_base64(item, find) for item in value]
+            items = [_with_texts(item, change) for item in value]
+            return items if any(one is not other for one, other in zip(items, value, strict=True)) else value
         case _:
             return value

@@ -137,7 +137,7 @@ def block_apart(block: ContentBlock, place: str, taken: dict[str, Blob]) -> Cont
             return told
         case OtherBlock():
             data = take_base64(block.data, lambda blob: taken.setdefault(blob.ref, blob))
-            return block if data == block.data else block.model_copy(update={"data": data})
+            return block if data is block.data else block.model_copy(update={"data": data})
         case _:
             return block
 

@@ -97,7 +97,9 @@ class TranscriptBlobs:
     async def test_long_base64_inside_a_vendors_part_is_kept_apart_and_comes_back_as_it_was(self, store: Store) -> None:
         text = data_url(PNG * (LONG_BASE64 // 1000), "").rpartition(",")[2]
         part = OtherBlock(kind="shown", data={"source": {"data": text}, "more": ["short", text]})
-        message = Message(message_id="m1", role="tool", content=(part,), metadata={"raw": text[: 4 * (LONG_BASE64 // 4)]})
+        message = Message(
+            message_id="m1", role="tool", content=(part,), metadata={"raw": text[: 4 * (LONG_BASE64 // 4)]}
+        )
         await append(store, message)
         [stored] = await store.get_messages(ALICE, ["m1"])
         assert text[:100] not in stored.message.model_dump_json()
