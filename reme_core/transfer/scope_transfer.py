@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from reme_core.errors import ConflictError, OffloadNotFoundError
+from reme_core.errors import ConflictError, InvalidInputError, OffloadNotFoundError
 from reme_core.ports import (
     AppendMessages,
     Embedder,
@@ -239,6 +239,11 @@ def _missing_parts(lines: Sequence[ScopeLine]) -> Iterator[LineProblem]:
     first: dict[str, int] = {}
     for line in lines:
         item = line.item
+        if isinstance(item, StoredMessage):
+            try:
+                item.message.apart()
+            except InvalidInputError as exc:
+                yield LineProblem(line=line.line, reason=str(exc))
         if isinstance(item, (Block, OffloadRecord)) and not said.issuperset(item.message_ids):
             yield LineProblem(line=line.line, reason=f"{_name(item)} points at messages that the file lacks")
         # What stands twice as a message or a block is written once in any case.
