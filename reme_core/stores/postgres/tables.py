@@ -344,6 +344,7 @@ MIGRATIONS: tuple[Migration, ...] = (
             f"""CREATE TABLE blobs (
                 blob {_ID}, {_OF_SCOPE}, digest {_TEXT}, media_type text NOT NULL, bytes bigint NOT NULL,
                 data bytea NOT NULL, PRIMARY KEY (blob, scope), UNIQUE (scope, digest))""",
+            "CREATE INDEX blobs_by_scope ON blobs (scope, blob)",
             "ALTER TABLE blobs ALTER COLUMN data SET STORAGE EXTERNAL",  # images are compressed already
             *_walls("blobs"),
         ),

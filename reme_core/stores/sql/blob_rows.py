@@ -11,7 +11,7 @@ from itertools import chain
 
 from reme_core.errors import BlobNotFoundError, CorruptDataError
 from reme_core.ports import AppendMessages
-from reme_core.schema import Blob, Message, Scope, is_blob_reference
+from reme_core.schema import Blob, ContentBlock, FileBlock, ImageBlock, Message, Scope, is_blob_reference
 from reme_core.schema.content_blocks import media_references
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.connection import AMONG, SqlConnection
@@ -47,10 +47,31 @@ def put_blobs(connection: SqlConnection, scope: int, messages: Sequence[Message]
         connection.execute(statement, row)
 
 
-def _held(connection: SqlConnection, scope: int, refs: Sequence[str]) -> set[str]:
+def with_sizes(connection: SqlConnection, scope: int, messages: Sequence[Message]) -> list[Message]:
+    """Return messages whose references say how many bytes there are, whatever their sender said."""
+    refs = list(chain.from_iterable(media_references(message.content) for message in messages))
+    there = _held(connection, scope, refs) if refs else {}
+    if not there:
+        return list(messages)
+    return [
+        message.model_copy(update={"content": tuple(_sized(block, there) for block in message.content)})
+        for message in messages
+    ]
+
+
+def _sized(block: ContentBlock, there: Mapping[str, tuple[str, int]]) -> ContentBlock:
+    if not isinstance(block, (ImageBlock, FileBlock)) or block.url not in there:
+        return block
+    media_type, size = there[block.url]
+    return block.model_copy(update={"media_type": block.media_type or media_type, "size": size})
+
+
+def _held(connection: SqlConnection, scope: int, refs: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """Return media type and size of those that are there."""
     digests = json.dumps([ref.removeprefix(_PREFIX) for ref in refs])
-    found = connection.execute(f"SELECT digest FROM blobs WHERE scope = ? AND digest {AMONG}", (scope, digests))  # noqa: S608
-    return {f"{_PREFIX}{digest}" for (digest,) in found}
+    query = f"SELECT digest, media_type, bytes FROM blobs WHERE scope = ? AND digest {AMONG}"  # noqa: S608  # ours
+    found = connection.execute(query, (scope, digests))
+    return {f"{_PREFIX}{digest}": (media_type, size) for digest, media_type, size in found}
 
 
 def get_blob(connection: SqlConnection, scope: Scope, ref: str) -> Blob:

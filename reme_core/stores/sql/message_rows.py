@@ -22,7 +22,7 @@ from reme_core.ports import (
 from reme_core.schema import EXTRACTIVE, Blob, Block, Message, Scope, StoredMessage, read_stored_message
 from reme_core.schema.messages import renamings
 from reme_core.stores._cursors import Row, check_limit, cut_page, given, in_order, row_after, seconds
-from reme_core.stores.sql.blob_rows import put_blobs
+from reme_core.stores.sql.blob_rows import put_blobs, with_sizes
 from reme_core.stores.sql.bookkeeping import (
     Layer,
     enter_scope,
@@ -70,9 +70,9 @@ def append_messages(
     known: list[str] = []
     renamed: dict[str, str] = {}
     fresh: dict[str, Blob] = {}
-    for wanted in request.messages:
+    for wanted in with_sizes(connection, number, request.messages):
         message, is_known = _placed(connection, number, session, wanted, request, held)
-        if message is not wanted:
+        if message.message_id != wanted.message_id:
             renamed[wanted.message_id] = message.message_id
         if is_known:
             known.append(message.message_id)

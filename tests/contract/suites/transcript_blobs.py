@@ -78,7 +78,9 @@ class TranscriptBlobs:
         with pytest.raises(BlobNotFoundError):
             await append(store, theirs, bob=True)
         assert (await store.count(BOB)).messages == 0
-        await append(store, theirs)
+        await append(store, theirs.model_copy(update={"message_id": "m2"}))
+        [stored] = await store.get_messages(ALICE, ["m2"])
+        assert stored.message.content == (ImageBlock(url=ref, media_type="image/png", size=len(PNG)),)
 
     @pytest.mark.parametrize("ref", ["sha256:" + "0" * 64, "sha256:x", "../memory.db", ""])
     async def test_an_unknown_reference_is_not_found(self, store: Store, ref: str) -> None:

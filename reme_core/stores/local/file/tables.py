@@ -54,6 +54,7 @@ _SINCE_VERSION_14 = (
     """CREATE TABLE blobs (
         blob INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, digest TEXT NOT NULL, media_type TEXT NOT NULL,
         bytes INTEGER NOT NULL, data BLOB NOT NULL, UNIQUE (scope, digest))""",
+    "CREATE INDEX blobs_by_scope ON blobs (scope, blob)",
 )
 
 
