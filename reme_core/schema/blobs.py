@@ -27,10 +27,10 @@ Signatures and keys are shorter; an image of a few pixels may be, too.
 """
 
 _REFERENCE = re.compile(r"sha256:[0-9a-f]{64}")
-_MARK = "reme-base64:"  # before the reference, where base64 stood inside of JSON
+BASE64_MARK = "reme-base64:"  # before the reference, where base64 stood inside of JSON
 _MEDIA_TYPE = re.compile(r"[a-z0-9][\w!#$&^.+-]{0,126}/[\w!#$&^.+*-]{1,127}", re.IGNORECASE | re.ASCII)
 _BASE64 = re.compile(rf"[A-Za-z0-9+/]{{{LONG_BASE64},}}={{0,2}}")
-_MARKED = re.compile(rf"{_MARK}(sha256:[0-9a-f]{{64}})")
+_MARKED = re.compile(rf"{BASE64_MARK}(sha256:[0-9a-f]{{64}})")
 UNKNOWN_TYPE = "application/octet-stream"
 
 # How files of the images begin that every browser shows and none runs.
@@ -187,7 +187,7 @@ def take_base64(value: JsonValue, keep: Callable[[Blob], object]) -> JsonValue:
         if b64encode(data).decode() != text[:end]:
             return text
         keep(blob)
-        return f"{_MARK}{blob.ref}{text[end:]}"
+        return f"{BASE64_MARK}{blob.ref}{text[end:]}"
 
     return _with_texts(value, lambda text: _BASE64.sub(take, text) if len(text) >= LONG_BASE64 else text)
 
@@ -199,7 +199,7 @@ def put_base64(value: JsonValue, find: Callable[[str], Blob | None]) -> JsonValu
         blob = find(found[1])
         return found[0] if blob is None else b64encode(blob.data).decode()
 
-    return _with_texts(value, lambda text: _MARKED.sub(put, text) if _MARK in text else text)
+    return _with_texts(value, lambda text: _MARKED.sub(put, text) if BASE64_MARK in text else text)
 
 
 def _with_texts(value: JsonValue, change: Callable[[str], str]) -> JsonValue:

@@ -14,7 +14,15 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, V
 from reme_core.errors import InvalidInputError
 from reme_core.schema.blobs import Blob, put_base64, take_base64
 from reme_core.schema.checks import Id, Metadata, Text, check_metadata, describe, kind_of
-from reme_core.schema.content_blocks import ContentBlock, block_apart, compact_json, media_references, pieces
+from reme_core.schema.content_blocks import (
+    ContentBlock,
+    FileBlock,
+    ImageBlock,
+    block_apart,
+    compact_json,
+    media_references,
+    pieces,
+)
 from reme_core.schema.mapping import told_fields
 from reme_core.schema.scope import new_id
 from reme_core.schema.times import UtcTime, utc_now
@@ -115,7 +123,7 @@ class Message(BaseModel):
     def apart(self) -> tuple[Message, dict[str, Blob]]:
         """Return the message with references in place of all bytes, and these by their references.
 
-        Long base64 inside of vendors' parts and metadata goes as well; `put_base64` puts it back.
+        Long base64 inside of vendors' parts and metadata goes as well; `with_base64` puts it back.
 
         Raises:
             InvalidInputError: An image or file is broken or too large, naming its place.
@@ -130,25 +138,26 @@ class Message(BaseModel):
 
     @property
     def blob_references(self) -> tuple[str, ...]:
-        """The images and files that the store keeps of it, each once."""
-        found: dict[str, None] = dict.fromkeys(media_references(self.content))
-        for block in self.content:
-            if block.type == "other":
-                put_base64(block.data, found.setdefault)
-        put_base64(self.metadata, found.setdefault)
-        return tuple(found)
+        """What its images and files refer to of what the store keeps, each once."""
+        return tuple(dict.fromkeys(media_references(self.content)))
 
     def joined(self, blobs: Mapping[str, Blob]) -> Message:
-        """Return the message with the bytes of these in place of their references: what `apart` has taken."""
-        kept: list[ContentBlock] = []
-        for block in self.content:
-            if (block.type == "image" or block.type == "file") and block.url in blobs:
-                kept.append(block.joined(blobs[block.url]))
-            elif block.type == "other":
-                kept.append(block.model_copy(update={"data": put_base64(block.data, blobs.get)}))
-            else:
-                kept.append(block)
-        return self.model_copy(update={"content": tuple(kept), "metadata": put_base64(self.metadata, blobs.get)})
+        """Return the message with the bytes of its images and files as data URLs, as far as they are among these."""
+        content = (
+            block.joined(blobs[block.url])
+            if isinstance(block, (ImageBlock, FileBlock)) and block.url in blobs
+            else block
+            for block in self.content
+        )
+        return self.model_copy(update={"content": tuple(content)})
+
+    def with_base64(self, find: Callable[[str], Blob | None]) -> Message:
+        """Return the message with the base64 that `apart` took out of vendors' parts and metadata."""
+        content = (
+            block.model_copy(update={"data": put_base64(block.data, find)}) if block.type == "other" else block
+            for block in self.content
+        )
+        return self.model_copy(update={"content": tuple(content), "metadata": put_base64(self.metadata, find)})
 
     @property
     def text(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from itertools import chain
 from reme_core.errors import BlobNotFoundError, CorruptDataError
 from reme_core.ports import AppendMessages
 from reme_core.schema import Blob, ContentBlock, FileBlock, ImageBlock, Message, Scope, is_blob_reference
+from reme_core.schema.blobs import blob_reference
 from reme_core.schema.content_blocks import media_references
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.connection import AMONG, SqlConnection
@@ -77,15 +77,27 @@ def _held(connection: SqlConnection, scope: int, refs: Sequence[str]) -> dict[st
 def get_blob(connection: SqlConnection, scope: Scope, ref: str) -> Blob:
     """Return an image or a file (BlobNotFoundError; CorruptDataError: the bytes are others)."""
     number = find_scope(connection, scope)
-    row = None
-    if number is not None and is_blob_reference(ref) and has_blobs(connection):
-        row = connection.execute(
-            "SELECT media_type, data FROM blobs WHERE scope = ? AND digest = ?", (number, ref.removeprefix(_PREFIX))
-        ).fetchone()
-    if row is None:
+    known = number is not None and is_blob_reference(ref) and has_blobs(connection)
+    found = _read(connection, "scope = ?", number, ref) if known else None
+    if found is None:
         raise BlobNotFoundError([ref], advice="take the reference from a message, and check memory space and user id")
+    return found
+
+
+def blob_beside(connection: SqlConnection, message: int, ref: str) -> Blob | None:
+    """Return what a message of this row refers to, None where its scope has no such bytes (CorruptDataError)."""
+    return _read(connection, "scope = (SELECT scope FROM messages WHERE seq = ?)", message, ref)
+
+
+def _read(connection: SqlConnection, where: str, number: int | None, ref: str) -> Blob | None:
+    row = connection.execute(
+        f"SELECT media_type, data FROM blobs WHERE {where} AND digest = ?",  # noqa: S608  # ours
+        (number, ref.removeprefix(_PREFIX)),
+    ).fetchone()
+    if row is None:
+        return None
     media_type, data = row
-    if f"{_PREFIX}{hashlib.sha256(data).hexdigest()}" != ref:
+    if blob_reference(data) != ref:
         msg = f"the bytes of {ref!r} are not those that were written: see `reme check`"
         raise CorruptDataError(msg)
     return Blob(ref=ref, media_type=media_type, data=bytes(data))
