@@ -12,7 +12,7 @@ import pytest
 
 from reme_core import ReMe
 from reme_core.errors import BlobNotFoundError, InvalidInputError
-from reme_core.schema import MAX_BLOB_BYTES, ImageBlock, Message, data_url
+from reme_core.schema import MAX_BLOB_BYTES, ImageBlock, Message, TextBlock, data_url
 from reme_core.schema.blobs import blob_reference
 from reme_core.schema.openai_messages import wire_messages
 from reme_core.testing import ScriptedChatModel
@@ -68,6 +68,19 @@ async def test_a_context_that_is_compacted_leaves_no_base64_in_any_table(memory:
     assert len(talk) < 24
     assert blobs_in(tmp_path / "memory.db") == [LARGE]
     assert base64_in(tmp_path / "memory.db") == []
+
+
+async def test_a_text_that_is_cut_beside_an_image_is_still_the_stored_message(memory: ReMe) -> None:
+    limits = ContextLimits(max_input_length=8_000)
+    image = ImageBlock(url=data_url(SMALL, "image/png"))
+    long = Message(message_id="q", role="user", content=(TextBlock(text="tea and cake, " * 3_000), image))
+    talk = [long]
+    for number in range(3):
+        prepared = await memory.pre_reasoning_hook(talk, user_id="ann", session_id="s", limits=limits)
+        more = Message.model_validate({"message_id": f"b{number}", "role": "user", "content": "and then? " * 2_000})
+        talk = [*prepared.messages, more]
+    stored = (await memory.find_messages(user_id="ann", keyword="cake")).messages
+    assert [item.message.message_id for item in stored] == ["q"]
 
 
 @pytest.mark.parametrize(

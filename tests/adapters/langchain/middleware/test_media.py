@@ -56,3 +56,14 @@ async def test_an_image_that_is_broken_costs_no_turn(tmp_path: Path, base64: str
             assert middleware.drain(20)
         found = await memory.find_messages(user_id="ann")
     assert [item.message.text for item in found.messages] == ["look", "seen"]
+
+
+async def test_an_image_handed_in_again_by_a_run_without_a_thread_is_not_kept_again(tmp_path: Path) -> None:
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        with ReMeMiddleware(memory, owner="ann", recall=None) as middleware:
+            said = [HumanMessage([PARTS[0]], id="h"), AIMessage("seen", id="b")]
+            for _ in range(2):
+                await create_agent(ScriptedChat(["ok"]), middleware=[middleware]).ainvoke({"messages": said})
+            assert middleware.drain(20)
+        found = await memory.find_messages(user_id="ann")
+    assert sum(bool(item.message.blob_references) for item in found.messages) == 1
