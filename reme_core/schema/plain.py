@@ -128,7 +128,8 @@ def fit_blocks(blocks: Sequence[ContentBlock]) -> tuple[list[ContentBlock], list
         size = block_bytes(block)
         fitting = block if size <= room else _shortened(block, room)
         if fitting is not block:
-            left_out.append(f"{block.type}, {size} bytes")
+            what = block.kind[:40] if isinstance(block, OtherBlock) else block.type
+            left_out.append(f"{what}, {size} bytes")
         if fitting is not None:
             kept.append(fitting)
             room -= block_bytes(fitting)
