@@ -38,7 +38,7 @@ from reme_core.transfer.library_plan import (
     sort_entries,
     with_held_sources,
 )
-from reme_core.transfer.transfer_file import Library, read_library, refusal
+from reme_core.transfer.transfer_file import Library, LibraryLine, read_library, refusal
 
 T = TypeVar("T")
 
@@ -163,6 +163,17 @@ async def load_lines(
             problems=tuple(problems),
             run_id=run_id if written else None,
         )
+
+
+async def plan_lines(store: Store, scope: Scope, entries: Sequence[LibraryLine]) -> LoadedLibrary:
+    """Return what `load_lines` would answer, near-equal memories aside, and write nothing."""
+    plan = sort_entries(entries, await read_held(store, scope, entries))
+    return LoadedLibrary(
+        memory_ids=tuple(item.memory.memory_id for item in plan.fresh),
+        known_memory_ids=tuple(plan.known),
+        duplicates=tuple(plan.duplicates),
+        problems=tuple(plan.problems),
+    )
 
 
 @dataclass(slots=True)
