@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from itertools import groupby
+from typing import TypeAlias
 
 from pydantic import ValidationError
 
@@ -38,8 +38,12 @@ from reme_core.transfer.transfer_file import Library, LibraryLine
 _AT_ONCE = 500
 """Memories of one write: what was interrupted goes on behind the last one."""
 
+_Told: TypeAlias = ImportedSession | ImportedMemory
+
 _NAMED_UNREADABLE = 1000
 """So many are named; the others are counted."""
+
+_SHOWN_CHARS = 300
 
 
 async def import_items(
@@ -78,12 +82,15 @@ async def import_items(
     run = _Run(store=store, embedder=embedder, record=record, name=source.name, at=at, dry_run=dry_run)
     done = 0
     async for batch in _batches(source):
-        for (kind, user), some in groupby(batch, key=_kind_and_user):
-            items, scope = list(some), scopes.get(user)
-            if kind is not Unreadable:
-                run.count(user, items)
-            if scope is not None or kind is Unreadable:
-                await run.take(scope, items)
+        for item in batch:
+            if isinstance(item, Unreadable):
+                run.refuse(item)
+        told = [item for item in batch if not isinstance(item, Unreadable)]
+        for user in dict.fromkeys(item.user for item in told):
+            items = [item for item in told if item.user == user]
+            run.count(user, items)
+            if user in scopes:
+                await run.take(scopes[user], items)
         done += len(batch)
         if progress is not None:
             progress(done)
@@ -92,10 +99,6 @@ async def import_items(
 
 def _users(batch: Sequence[ImportedItem]) -> set[str | None]:
     return {item.user for item in batch if not isinstance(item, Unreadable)}
-
-
-def _kind_and_user(item: ImportedItem) -> tuple[type, str | None]:
-    return type(item), None if isinstance(item, Unreadable) else item.user
 
 
 async def _batches(source: ImportSource) -> AsyncIterator[list[ImportedItem]]:
@@ -131,29 +134,25 @@ class _Run:
     span: list[datetime] = field(default_factory=list)
     seen: set[bytes] = field(default_factory=set)
 
-    def count(self, user: str | None, items: Sequence[ImportedItem]) -> None:
+    def count(self, user: str | None, items: Sequence[_Told]) -> None:
         sums = self.users.setdefault(user, Counter())
         for item in items:
             if isinstance(item, ImportedSession):
-                sums["sessions"] += 1
-                sums["messages"] += len(item.messages)
+                sums.update(sessions=1, messages=len(item.messages))
             else:
                 sums["memories"] += 1
 
-    async def take(self, scope: Scope | None, items: Sequence[ImportedItem]) -> None:
-        memories = [item for item in items if isinstance(item, ImportedMemory)]
+    async def take(self, scope: Scope, items: Sequence[_Told]) -> None:
         for item in items:
-            if isinstance(item, Unreadable):
-                self.refuse(item)
-            elif isinstance(item, ImportedSession) and scope is not None:
+            if isinstance(item, ImportedSession):
                 await self._take_session(scope, item)
-        if memories and scope is not None:
+        if memories := [item for item in items if isinstance(item, ImportedMemory)]:
             await self._take_memories(scope, memories)
 
     def refuse(self, item: Unreadable) -> None:
         self.sums["unreadable_count"] += 1
         if len(self.unreadable) < _NAMED_UNREADABLE:
-            self.unreadable.append(UnreadableItem(where=item.where, reason=item.reason))
+            self.unreadable.append(UnreadableItem(where=_shown(item.where), reason=_shown(item.reason)))
 
     async def _take_session(self, scope: Scope, item: ImportedSession) -> None:
         if self._is_repeated(scope, "session", item.source_id):
@@ -223,7 +222,9 @@ class _Run:
 
     def _is_repeated(self, scope: Scope, *parts: str) -> bool:
         """Tell whether the source has said this to the same user before, and note it."""
-        digest = hashlib.blake2b("\0".join([scope.user_id, *parts]).encode(), digest_size=16).digest()
+        digest = hashlib.blake2b(
+            "\0".join([scope.user_id, *parts]).encode(errors="surrogatepass"), digest_size=16
+        ).digest()
         is_repeated = digest in self.seen
         self.seen.add(digest)
         return is_repeated
@@ -239,7 +240,7 @@ class _Run:
             dry_run=self.dry_run,
             users=tuple(
                 ImportedUser(
-                    source_user=user,
+                    source_user=None if user is None else _shown(user),
                     user_id=scopes[user].user_id or None if user in scopes else None,
                     is_imported=user in scopes,
                     **sums,
@@ -252,3 +253,8 @@ class _Run:
             run_id=self.run_id if wrote else None,
             **self.sums,
         )
+
+
+def _shown(text: str) -> str:
+    """Return a text of a source as it can be told: bounded, and whole UTF-8."""
+    return text[:_SHOWN_CHARS].encode(errors="replace").decode()

@@ -10,7 +10,10 @@ from typing import cast
 from reme_core.errors import InvalidInputError, MissingExtraError
 from reme_core.transfer.importers.items import ImportSource
 
-SOURCES: Mapping[str, str] = {}
+SOURCES: Mapping[str, str] = {
+    "mem0": "reme_core.transfer.importers.mem0:Mem0Source",
+    "openmemory": "reme_core.transfer.importers.openmemory:OpenMemorySource",
+}
 """By name, a module and what it has there that makes an `ImportSource` of a path or URL; it is loaded on first use."""
 
 _EXTRAS = {"langchain_core": "langchain", "langgraph": "langchain"}

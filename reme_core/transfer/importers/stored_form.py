@@ -11,7 +11,8 @@ from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError
 from reme_core.schema import STATEMENTS, Memory, MemoryType, Message, Scope, Source
-from reme_core.steps.user_input import check_not_future, check_time_not_future
+from reme_core.schema.checks import check_metadata
+from reme_core.steps.user_input import check_time_not_future
 from reme_core.transfer.importers.items import ImportedMemory, ImportedSession, Unreadable
 from reme_core.transfer.trees.statement import target
 
@@ -28,7 +29,7 @@ def session_id(source: str, item: ImportedSession) -> str:
 
 
 def stored_messages(source: str, item: ImportedSession, now: datetime) -> Iterator[Message | Unreadable]:
-    """Yield the messages of a session as they are stored; one that lies in the future is none."""
+    """Yield the messages of a session as they are stored; one that can't be, or lies in the future, is none."""
     said_at = next((one.created_at for one in item.messages if _is_dated(one)), now)
     seen = set[str]()
     for place, message in enumerate(item.messages):
@@ -45,9 +46,10 @@ def stored_messages(source: str, item: ImportedSession, now: datetime) -> Iterat
         }
         stored = message.model_copy(update=changes)
         try:
-            check_not_future([stored], now)
-        except InvalidInputError as exc:
-            yield Unreadable(f"session {_short(item.source_id)}, message {_short(key)}", exc.message)
+            check_metadata(stored.metadata)
+            check_time_not_future(said_at, "created_at", now)
+        except ValueError as exc:
+            yield Unreadable(f"session {_short(item.source_id)}, message {_short(key)}", str(exc))
         else:
             yield stored
 
