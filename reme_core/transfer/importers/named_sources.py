@@ -13,10 +13,12 @@ from reme_core.transfer.importers.items import ImportSource
 SOURCES: Mapping[str, str] = {
     "mem0": "reme_core.transfer.importers.mem0:Mem0Source",
     "openmemory": "reme_core.transfer.importers.openmemory:OpenMemorySource",
+    "langmem": "reme_langchain.importing.langmem:LangMemSource",
+    "langgraph": "reme_langchain.importing.threads:LangGraphThreads",
 }
 """By name, a module and what it has there that makes an `ImportSource` of a path or URL; it is loaded on first use."""
 
-_EXTRAS = {"langchain_core": "langchain", "langgraph": "langchain"}
+_EXTRAS = {"langchain_core": "langgraph", "langgraph": "langgraph", "ormsgpack": "langgraph"}
 
 
 def open_source(name: str, place: str | Path) -> ImportSource:
