@@ -34,7 +34,7 @@ def written(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def memory(tmp_path: Path) -> AsyncIterator[ReMe]:
-    clock = FixedClock("2027-01-01T00:00:00Z")
+    clock = FixedClock("2026-01-01T00:00:00Z")
     async with ReMe("remy", str(tmp_path / "reme"), llm=None, embedding=None, clock=clock) as opened:
         yield opened
 

@@ -1,7 +1,7 @@
 """Make the files in langgraph.zip by LangGraph and LangMem themselves: python make_langgraph.py langgraph.zip
 
 Written by langgraph 1.2.22 with langgraph-checkpoint-sqlite 3.1.2 and langmem 0.0.30, in an environment of its own; the
-model's answers are written here.
+model's answers are written here. The clock stood at 2025-03-04 (libfaketime).
 """
 
 import operator

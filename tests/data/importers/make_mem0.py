@@ -1,7 +1,8 @@
 """Make the stores in mem0.zip by mem0 itself: python make_mem0.py mem0.zip
 
 Written by mem0ai 2.2.1 with qdrant-client 1.20.0, faiss-cpu 1.15.1 and chromadb 1.5.9, in an environment of its own;
-the embedding is a hash, and the model's answers are written here.
+the embedding is a hash, and the model's answers are written here. The clock stood at 2025-03-04 (libfaketime), so that
+it is behind that of whoever reads them.
 """
 
 import hashlib
