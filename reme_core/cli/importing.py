@@ -43,21 +43,31 @@ async def import_(
     no_embedding: NoEmbedding = False,
 ) -> int:
     """Read an exported file, or another memory, into a user's memory; doing it twice changes nothing more."""
-    if source is not None:
-        return await _import_from(
-            where,
-            output,
-            path,
-            source,
-            dry_run=dry_run,
-            source_user=source_user,
-            every_user=every_user,
-            with_embedding=not no_embedding,
-        )
-    own = {"--dry-run": dry_run or None, "--source-user": source_user, "--every-user": every_user or None}
-    refuse("a file of reme export (--from names another memory)", own)
-    _check_no_folder(path)
-    return await _import_own(where, output, path, with_embedding=not no_embedding)
+    if source is None:
+        own = {"--dry-run": dry_run or None, "--source-user": source_user, "--every-user": every_user or None}
+        refuse("a file of reme export (--from names another memory)", own)
+        _check_no_folder(path)
+        return await _import_own(where, output, path, with_embedding=not no_embedding)
+    whose = Whose(user_id=where.user or None, shared=where.shared) if every_user else where.whose
+    with TemporaryDirectory() as nothing:  # looking must not make a file
+        if dry_run and where.database_url is None and not where.file.exists():
+            where = replace(where, folder=nothing)
+        async with where.open(with_embedding=not no_embedding) as memory:
+            with output.progress(f"importing from {source}", None) as tell:
+                report = await memory.import_from(
+                    source,
+                    path,
+                    **whose,
+                    source_user=source_user,
+                    every_user=every_user,
+                    dry_run=dry_run,
+                    progress=tell,
+                )
+    if output.as_json:
+        output.value(report.model_dump(mode="json"))
+    else:
+        _print_report(output, report)
+    return ExitCode.PARTLY_DONE if report.unreadable_count else ExitCode.DONE
 
 
 def _check_no_folder(path: str) -> None:
@@ -90,39 +100,6 @@ async def _import_own(where: CommonOptions, output: Output, file: str, *, with_e
     else:
         output.line(f"read {listed(*told_counts(moved))}")
     return ExitCode.DONE
-
-
-async def _import_from(
-    where: CommonOptions,
-    output: Output,
-    path: str,
-    source: str,
-    *,
-    dry_run: bool,
-    source_user: str | None,
-    every_user: bool,
-    with_embedding: bool,
-) -> int:
-    whose = Whose(user_id=where.user or None, shared=where.shared) if every_user else where.whose
-    with TemporaryDirectory() as nothing:  # looking must not make a file
-        if dry_run and where.database_url is None and not where.file.exists():
-            where = replace(where, folder=nothing)
-        async with where.open(with_embedding=with_embedding) as memory:
-            with output.progress(f"importing from {source}", None) as tell:
-                report = await memory.import_from(
-                    source,
-                    path,
-                    **whose,
-                    source_user=source_user,
-                    every_user=every_user,
-                    dry_run=dry_run,
-                    progress=tell,
-                )
-    if output.as_json:
-        output.value(report.model_dump(mode="json"))
-    else:
-        _print_report(output, report)
-    return ExitCode.PARTLY_DONE if report.unreadable_count else ExitCode.DONE
 
 
 def _print_report(output: Output, report: ImportReport) -> None:

@@ -74,6 +74,8 @@ class LangGraphThreads:
                 yield Unreadable(f"thread {thread!r:.80}, message {source_id!r:.80}", reason)
         if messages:
             yield ImportedSession(source_id=thread, user=user, messages=messages)
+        elif not said:
+            yield Unreadable(f"thread {thread!r:.80}", f"has no messages in its channel {self.channel!r}")
 
 
 def _messages(value: object) -> list[BaseMessage]:

@@ -45,11 +45,16 @@ def find_files(place: Path) -> list[Path]:
     # As qdrant-client, chromadb and mem0 lay them out, with the folder given, or the one above it.
     patterns = [_HISTORY, "collection/*/storage.sqlite", "chroma.sqlite3", "*.faiss"]
     found = sorted(path for depth in ("", "*/") for pattern in patterns for path in place.glob(depth + pattern))
-    files = [path for path in found[:_MAX_FILES] if path.is_file() and not path.is_symlink()]
+    files = [path for path in found[:_MAX_FILES] if path.is_file() and not path.is_symlink() and not _is_mark(path)]
     if not files:
         msg = f"{str(place)!r} has nothing of mem0: {_WANTED}"
         raise InvalidInputError(msg)
     return files
+
+
+def _is_mark(path: Path) -> bool:
+    """Tell whether it is what mem0 keeps beside its history to count its users."""
+    return path.parent.name == "mem0migrations"
 
 
 def payloads(file: Path) -> Iterator[Payload | Unreadable]:

@@ -75,6 +75,13 @@ async def test_a_damaged_checkpoint_costs_that_checkpoint(memory: ReMe, written:
     assert "is damaged" in report.unreadable[0].reason
 
 
+async def test_a_thread_without_messages_is_told(memory: ReMe, written: Path) -> None:
+    from reme_langchain.importing.threads import LangGraphThreads
+
+    report = await memory.import_from(LangGraphThreads(str(written / "threads.db"), channel="talk"), user_id="ann")
+    assert [item.reason for item in report.unreadable] == ["has no messages in its channel 'talk'"] * 2
+
+
 def test_a_class_of_the_application_is_not_built_to_read_messages(written: Path) -> None:
     from reme_langchain.importing.foreign_savers import foreign_saver
     from reme_langchain.importing.threads import SAFE

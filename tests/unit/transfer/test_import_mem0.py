@@ -89,6 +89,14 @@ def test_the_history_alone_brings_the_texts_and_names_nobody(written: Path) -> N
     assert [item.user for item in items if isinstance(item, ImportedSession)] == ["ann"]
 
 
+def test_what_mem0_counts_its_users_by_is_no_store(written: Path) -> None:
+    marks = written / "home" / "migrations_qdrant" / "collection" / "mem0migrations"
+    marks.mkdir(parents=True)
+    (written / "qdrant" / "store" / "collection" / "mem0" / "storage.sqlite").rename(marks / "storage.sqlite")
+    (written / "qdrant" / "history.db").rename(written / "home" / "history.db")
+    assert {item.user for item in told(list(Mem0Source(str(written / "home")).items()))} == {None}
+
+
 def test_what_get_all_told_is_read_whatever_the_store(written: Path) -> None:
     items = list(Mem0Source(str(written / "get_all.json")).items())
     assert {item.content for item in told(items)} >= {"Rows on Sundays", "Ann has a dog called Rex"}
