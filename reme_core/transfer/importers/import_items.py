@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -29,6 +28,7 @@ from reme_core.schema import (
 )
 from reme_core.steps.message_lines import find_all
 from reme_core.transfer.deleted_memories import deleted_memories
+from reme_core.transfer.importers.held_claims import HeldClaims, digest_of
 from reme_core.transfer.importers.items import ImportedItem, ImportedMemory, ImportedSession, ImportSource, Unreadable
 from reme_core.transfer.importers.recipients import Recipients
 from reme_core.transfer.importers.stored_form import place_of, session_id, stored_memory, stored_messages
@@ -133,6 +133,7 @@ class _Run:
     unreadable: list[UnreadableItem] = field(default_factory=list)
     span: list[datetime] = field(default_factory=list)
     seen: set[bytes] = field(default_factory=set)
+    held: dict[Scope, HeldClaims] = field(default_factory=dict)
 
     def count(self, user: str | None, items: Sequence[_Told]) -> None:
         sums = self.users.setdefault(user, Counter())
@@ -184,7 +185,7 @@ class _Run:
             LibraryLine(line=line, memory=memory, memory_id=memory.memory_id) for line, (_, memory) in enumerate(fresh)
         )
         self.sums.update(forgotten_memories=len(gone), repeated_memories=len(made) - len(fresh) - len(gone))
-        loaded = await (plan_lines(self.store, scope, entries) if self.dry_run else self._write(scope, entries))
+        loaded = await self._write(scope, entries)
         self.sums.update(
             added_memories=len(loaded.memory_ids),
             known_memories=len(loaded.known_memory_ids),
@@ -193,8 +194,11 @@ class _Run:
         for problem in loaded.problems:
             self.refuse(Unreadable(place_of(fresh[problem.line][0]), problem.reason))
 
-    def _write(self, scope: Scope, entries: tuple[LibraryLine, ...]) -> Awaitable[LoadedLibrary]:
-        return load_lines(
+    async def _write(self, scope: Scope, entries: tuple[LibraryLine, ...]) -> LoadedLibrary:
+        find_claims = self.held.setdefault(scope, HeldClaims(self.store, scope)).find
+        if self.dry_run:
+            return await plan_lines(self.store, scope, entries, find_claims=find_claims)
+        return await load_lines(
             self.store,
             self.embedder,
             scope,
@@ -204,6 +208,7 @@ class _Run:
             at=self.at,
             run_id=self.run_id,
             reason=f"import from {self.name}",
+            find_claims=find_claims,
         )
 
     def _memories(self, scope: Scope, items: Sequence[ImportedMemory]) -> Iterator[tuple[ImportedMemory, Memory]]:
@@ -222,9 +227,7 @@ class _Run:
 
     def _is_repeated(self, scope: Scope, *parts: str) -> bool:
         """Tell whether the source has said this to the same user before, and note it."""
-        digest = hashlib.blake2b(
-            "\0".join([scope.user_id, *parts]).encode(errors="surrogatepass"), digest_size=16
-        ).digest()
+        digest = digest_of(scope.user_id, *parts)
         is_repeated = digest in self.seen
         self.seen.add(digest)
         return is_repeated

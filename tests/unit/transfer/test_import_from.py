@@ -13,9 +13,14 @@ import pytest
 
 from reme_core import ReMe
 from reme_core.errors import InvalidInputError, StoreUnavailableError
-from reme_core.schema import ImportReport, Message, make_scope
+from reme_core.ports import ListMemories, Store, WrappedStore
+from reme_core.remember.summarizer import VerbatimSummarizer
+from reme_core.schema import ImportReport, MemoryPage, Message, Scope, make_scope
+from reme_core.stores import LocalStore
 from reme_core.testing import FixedClock, HashedEmbedder
+from reme_core.transfer.importers.import_items import import_items
 from reme_core.transfer.importers.items import ImportedItem, ImportedMemory, ImportedSession, Unreadable
+from reme_core.transfer.importers.recipients import Recipients
 
 MAY = datetime(2024, 5, 1, 12, tzinfo=UTC)
 JUNE = datetime(2024, 6, 1, 12, tzinfo=UTC)
@@ -194,3 +199,26 @@ async def test_messages_without_ids_and_times_are_told_by_their_places(memory: R
 async def test_an_unknown_source_is_refused_by_name(memory: ReMe) -> None:
     with pytest.raises(InvalidInputError, match="found 'mem9'"):
         await memory.import_from("mem9", "x", user_id="emma")
+
+
+class CountingStore(WrappedStore):
+    """Counts the lists that are read."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.lists = 0
+
+    async def list_memories(self, scope: Scope, request: ListMemories) -> MemoryPage:
+        self.lists += 1
+        return await super().list_memories(scope, request)
+
+
+async def test_what_a_scope_holds_is_read_once_however_many_writes_there_are(tmp_path: Path) -> None:
+    store = CountingStore(LocalStore(tmp_path / "memory.db"))
+    emma = make_scope("remy", user_id="emma")
+    source = Listed([fact(f"Fact {number}", str(number)) for number in range(510)])
+    report = await import_items(
+        store, None, VerbatimSummarizer(store=store), source, Recipients(memory_space="remy", scope=emma), at=JUNE
+    )
+    assert (report.added_memories, store.lists) == (510, 1)
+    await store.close()
