@@ -106,8 +106,7 @@ def _print_report(output: Output, report: ImportReport) -> None:
     span = f", said {minute(report.first_at)} to {minute(report.last_at)}" if report.first_at else ""
     output.line(f"{report.source}: {_held(report)}{span}")
     for user in report.users[:_MOST_LINES]:
-        if len(report.users) > 1 or not user.is_imported:
-            output.line(_told_user(user))
+        output.line(_told_user(user))
     for item in report.unreadable[:_MOST_LINES]:
         output.line(f"left out {item.where}: {item.reason}")
     for count, what in ((report.unreadable_count, "not taken over"), (len(report.users), "users")):
@@ -131,7 +130,8 @@ def _print_report(output: Output, report: ImportReport) -> None:
 
 def _told_user(user: ImportedUser) -> str:
     name = "what names no user" if user.source_user is None else f"user {user.source_user!r}"
-    return f"{name}: {_held(user)}{'' if user.is_imported else ', left out'}"
+    whose = "the shared scope" if user.user_id is None else f"user {user.user_id!r}"
+    return f"{name}: {_held(user)}, {f'to {whose}' if user.is_imported else 'left out'}"
 
 
 def _held(what: ImportReport | ImportedUser) -> str:

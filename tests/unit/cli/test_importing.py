@@ -26,6 +26,7 @@ def test_a_dry_run_tells_what_the_import_then_does_and_makes_no_file(reme: Reme,
     done = reme("import", store, "--from", "mem0", "--source-user", "ann", "--user", "emma")
     assert done.code == ExitCode.DONE
     assert "mem0: 1 session of 1 message and 5 memories, said 2025-03-04 20:00" in done.out
+    assert "user 'ann': 1 session of 1 message and 5 memories, to user 'emma'" in done.out
     assert "user 'bob': 0 sessions of 0 messages and 1 memory, left out" in done.out
     assert "imported 1 message and 5 memories\n" in done.out
     assert "reme undo takes them back" in done.out
