@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -23,12 +23,11 @@ from reme_core.files.folder import (
     scan,
 )
 from reme_core.files.markdown import MarkdownPage
-from reme_core.ports import Embedder, EventQuery, Store
-from reme_core.remember.memory_editor import UNDO_REASON
-from reme_core.schema import EventKind, LoadedLibrary, Scope, describe, new_id
+from reme_core.ports import Embedder, Store
+from reme_core.schema import LoadedLibrary, Scope, describe, new_id
 from reme_core.steps.message_lines import pieces_of
-from reme_core.transfer.library_plan import read_held, sort_entries
-from reme_core.transfer.memory_library import load_lines
+from reme_core.transfer.deleted_memories import deleted_memories
+from reme_core.transfer.memory_library import load_lines, plan_lines
 from reme_core.transfer.transfer_file import Library, LibraryLine
 from reme_core.transfer.trees import agents_md, basic_memory, memfs, memory_md
 from reme_core.transfer.trees.statement import TreeKind, TreePage, TreeStatement
@@ -105,7 +104,9 @@ async def import_tree(
     kind = kind or _guess(tree)
     statements, left_out = await asyncio.to_thread(_statements, tree, kind)
     entries, unfit = await asyncio.to_thread(_entries, statements, scope, kind, at)
-    deleted = await _deleted(store, scope, {entry.memory_id for entry in entries if entry.memory_id is not None})
+    deleted = await deleted_memories(
+        store, scope, {entry.memory_id for entry in entries if entry.memory_id is not None}
+    )
     unfit += [
         FileProblem(
             _place(statements[entry.line - 1]), "its memory was deleted since it was imported: reme undo brings it back"
@@ -115,7 +116,7 @@ async def import_tree(
     ]
     entries = [entry for entry in entries if entry.memory_id not in deleted]
     if dry_run:
-        parts = [await _planned(store, scope, entries)]
+        parts = [await plan_lines(store, scope, entries)]
     else:
         parts = await _written(store, embedder, scope, entries, at)
     bad = [problem for part in parts for problem in part.problems]
@@ -129,30 +130,6 @@ async def import_tree(
         left_out=(*left_out, *unfit, *placed),
         problems=tuple(tree.problems),
         run_id=next((part.run_id for part in parts if part.run_id is not None), None),
-    )
-
-
-async def _deleted(store: Store, scope: Scope, memory_ids: Collection[str]) -> set[str]:
-    """Return which memories were deleted, not by an undo: what somebody has forgotten is not told again."""
-    deleted, after = set[str](), 0
-    while True:
-        events = await store.events(scope, EventQuery(after=after, limit=_AT_ONCE))
-        for event in events:
-            if event.memory_id in memory_ids:
-                is_gone = event.operation is EventKind.DELETE and not event.reason.startswith(UNDO_REASON)
-                (deleted.add if is_gone else deleted.discard)(event.memory_id)
-        if len(events) < _AT_ONCE:
-            return deleted
-        after = events[-1].sequence
-
-
-async def _planned(store: Store, scope: Scope, entries: Sequence[LibraryLine]) -> LoadedLibrary:
-    plan = sort_entries(entries, await read_held(store, scope, entries))
-    return LoadedLibrary(
-        memory_ids=tuple(item.memory.memory_id for item in plan.fresh),
-        known_memory_ids=tuple(plan.known),
-        duplicates=tuple(plan.duplicates),
-        problems=tuple(plan.problems),
     )
 
 
