@@ -15,6 +15,8 @@ SOURCES: Mapping[str, str] = {
     "openmemory": "reme_core.transfer.importers.openmemory:OpenMemorySource",
     "langmem": "reme_langchain.importing.langmem:LangMemSource",
     "langgraph": "reme_langchain.importing.threads:LangGraphThreads",
+    "chatgpt": "reme_core.transfer.importers.chatgpt:ChatGPTExport",
+    "claude": "reme_core.transfer.importers.claude:ClaudeExport",
 }
 """By name, a module and what it has there that makes an `ImportSource` of a path or URL; it is loaded on first use."""
 
