@@ -218,7 +218,7 @@ TEXT = st.text('[]{}",\\ aé\U0001f600\n', max_size=6)
 JSON = st.dictionaries(TEXT, TEXT | st.lists(st.integers(), max_size=2) | st.dictionaries(TEXT, TEXT, max_size=1))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 @given(values=st.lists(JSON, max_size=3), at_once=st.integers(1, 9))
 def test_an_array_is_cut_into_its_values_wherever_reading_pauses(
     values: list[dict[str, JsonValue]], at_once: int
