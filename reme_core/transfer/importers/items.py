@@ -53,6 +53,7 @@ class ImportedMemory:
         said_in: The messages that it comes from: the source id of a session, and the ids of messages there. What isn't
             imported is kept as `metadata.origin`.
         metadata: What is told of it there.
+        fields: Further fields of `Memory`, as `importance`, `confidence`, `freq` and `utility`.
     """
 
     source_id: str
@@ -71,6 +72,7 @@ class ImportedMemory:
     author: str = ""
     said_in: Sequence[tuple[str, Sequence[str]]] = ()
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+    fields: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

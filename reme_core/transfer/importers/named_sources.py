@@ -15,6 +15,11 @@ SOURCES: Mapping[str, str] = {
     "openmemory": "reme_core.transfer.importers.openmemory:OpenMemorySource",
     "langmem": "reme_langchain.importing.langmem:LangMemSource",
     "langgraph": "reme_langchain.importing.threads:LangGraphThreads",
+    "basic-memory": "reme_core.transfer.importers.note_trees:BasicMemoryNotes",
+    "chatgpt": "reme_core.transfer.importers.chatgpt:ChatGPTExport",
+    "claude": "reme_core.transfer.importers.claude:ClaudeExport",
+    "reme-0.3": "reme_core.transfer.importers.reme_vectors:ReMeVectors",
+    "reme-0.4": "reme_core.transfer.importers.note_trees:ReMeNotes",
 }
 """By name, a module and what it has there that makes an `ImportSource` of a path or URL; it is loaded on first use."""
 

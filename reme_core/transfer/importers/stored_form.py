@@ -71,6 +71,7 @@ def stored_memory(source: str, item: ImportedMemory, scope: Scope, now: datetime
         check_time_not_future(moment, name, now)
     return Memory.model_validate(
         {
+            **item.fields,
             "memory_id": _memory_id(source, item.source_id),
             "memory_space": scope.memory_space,
             "user_id": scope.user_id,
