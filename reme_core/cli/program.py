@@ -17,6 +17,7 @@ from typer.main import get_command
 
 from reme_core import __version__
 from reme_core.cli import (
+    BENCH_HELP,
     blocks,
     brief,
     changes,
@@ -26,10 +27,12 @@ from reme_core.cli import (
     doctor,
     evolving,
     file_memory,
+    importing,
     inspector,
     jobs,
     keys,
     learning,
+    main,
     maintenance,
     mcp,
     media,
@@ -66,7 +69,7 @@ for _name, _command in (
     ("relations", relations.relations),
     ("evolve", evolving.evolve),
     ("export", transfer.export),
-    ("import", transfer.import_),
+    ("import", importing.import_),
     ("delete", memories.delete),
     ("stats", memories.stats),
     ("chat", chat.chat),
@@ -107,10 +110,10 @@ app.add_typer(keys.keys, name="keys")
 
 def _has_its_own_parser(context: typer.Context) -> int:
     """Run a command that reads its options itself: `main` takes it before it comes here."""
-    return brief.run([context.info_name or "", *context.args], is_program=False)
+    return main([context.info_name or "", *context.args])
 
 
-for _name, _help in brief.COMMANDS.items():
+for _name, _help in (*brief.COMMANDS.items(), ("bench", BENCH_HELP)):
     _own = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
     app.command(_name, help=_help, context_settings=_own, add_help_option=False)(_has_its_own_parser)
 
