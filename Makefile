@@ -22,11 +22,12 @@ torture test-postgres files-minute served: export PYTEST_DEBUG_TEMPROOT ?= $(or 
 # The suite and the benchmarks start hundreds of processes, which would compile the package anew each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 bench bench-imports bench-postgres bench-mcp bench-demo bench-locomo bench-beam peers experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope browser clean
+.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 bench bench-imports bench-postgres bench-mcp bench-demo bench-locomo bench-beam peers experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope browser site clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
-	@echo "make test          everything: lint, types, import layers, the whole default suite"
+	@echo "make test          everything: lint, types, import layers, the whole default suite, the manual"
+	@echo "make site          the manual as a site, in site/: built without a warning, every link followed (make test does, too)"
 	@echo "make conformance   the suites of the Model Context Protocol, in both eras (npm and a registry are needed)"
 	@echo "make torture       kills, power cuts, stops, cancellations and failing disks, up to ten minutes (docs/testing.md)"
 	@echo "make files-minute  a person and an agent write one file for a minute without losing a line"
@@ -59,7 +60,7 @@ help:
 demo: .venv-demo/done
 	.venv-demo/bin/python examples/demo.py
 
-test: check unit agentscope1 agentscope2
+test: check unit agentscope1 agentscope2 site
 
 check: lint types imports
 
@@ -143,6 +144,18 @@ test-upstream: .venv-upstream/done
 test-upstream-agentscope: .venv-as1/done
 	.venv-as1/bin/python tests/upstream/run.py agentscope --agentscope "$(AGENTSCOPE)"
 
+# The manual. The packages are read and not imported, so none of them is installed. The releases of what builds it are held,
+# as what they warn of changes; ruff lays out signatures. Without NO_MKDOCS_2_WARNING the theme speaks of its own future, and
+# with --quiet a strict build would pass over every warning.
+.venv-site/done: Makefile
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python $(PIP) install 'mkdocs==1.6.*' 'mkdocs-material==9.8.*' 'mkdocstrings[python]==1.0.*' 'ruff==0.17.*'
+	touch $@
+
+site: .venv-site/done
+	PATH="$(CURDIR)/.venv-site/bin:$$PATH" NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --strict
+	.venv-site/bin/python tests/docs/built_site.py site
+
 bench: .venv/done
 	PYTHONPATH=.:benchmarks .venv/bin/python tests/benchmarks/run.py --json bench.json
 
@@ -169,4 +182,4 @@ experiments: .venv/done
 	.venv/bin/python tests/benchmarks/experiments.py "$(CONVERSATION)" $(if $(MODEL),--model "$(MODEL)") $(OPTIONS)
 
 clean:
-	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .venv-upstream .venv-browser .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .conformance build dist *.egg-info bench.json bench-locomo.json bench-beam.json bench-mcp.json bench-demo.json
+	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .venv-upstream .venv-browser .venv-site site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .conformance build dist *.egg-info bench.json bench-locomo.json bench-beam.json bench-mcp.json bench-demo.json

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter
@@ -96,6 +96,20 @@ def _question(name: str, asked: Asked, told: Mapping[str, Turn]) -> Question:
         gold=asked.gold or "\n".join(asked.rubric) or None,
         change=asked.change,
         asked_at=asked.asked_at,
+    )
+
+
+def by_session(question: Question) -> Question:
+    """Let all evidence messages of a session count as one, whichever is found: what is before ":" in their ids."""
+    sessions: dict[str, str] = {}
+    for message_id, text in question.evidence.items():
+        session = message_id.partition(":")[0]
+        sessions[session] = f"{sessions[session]}\n{text}" if session in sessions else text
+    return replace(
+        question,
+        evidence=sessions,
+        label_of={message_id: message_id.partition(":")[0] for message_id in question.evidence},
+        said_at={message_id.partition(":")[0]: at for message_id, at in question.said_at.items()},
     )
 
 

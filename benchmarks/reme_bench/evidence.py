@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -71,7 +71,8 @@ class Found:
 class Row:
     """One question and one system. A figure that the question can't have is missing from `figures`.
 
-    `ids_as_of` is what was found when the question was asked once more `as_of` a time, where it was.
+    `notes` is the text within each budget. `ids_as_of` is what was found when the question was asked once more `as_of`
+    a time, where it was.
     """
 
     system: str
@@ -83,6 +84,7 @@ class Row:
     tokens_to_80: int | None = None
     as_of: str | None = None
     ids_as_of: list[str] | None = None
+    notes: Mapping[int, str] = field(default_factory=dict)
 
 
 def message_ids(hits: Iterable[Hit]) -> list[str]:
@@ -215,25 +217,3 @@ def abstention(rows: Sequence[Row]) -> float:
     """AUROC of the score of the first result: questions with evidence against those without an answer."""
     best = [(row.scores[0] if row.scores else 0.0, row.question.answerable) for row in rows]
     return auroc([score for score, yes in best if yes], [score for score, yes in best if not yes])
-
-
-def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """One entry a question: what each system found, in order, and all its figures."""
-    entries: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        question = row.question
-        entry = entries.setdefault(
-            question.question_id,
-            {
-                "conversation": question.conversation,
-                "question_id": question.question_id,
-                "category": question.category,
-                "question": question.text,
-                "evidence": sorted(question.evidence),
-                "answerable": question.answerable,
-                "systems": {},
-            },
-        )
-        told = {"found": row.ids, "scores": row.scores, "figures": row.figures}
-        entry["systems"][row.system] = told | ({"as_of": row.as_of, "found_as_of": row.ids_as_of} if row.as_of else {})
-    return list(entries.values())

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from reme_bench import changes, evidence
 from reme_bench.evidence import auroc, interval
-from reme_bench.results import ALL, Marks, Paired, Results, ResultsFileError, Row, Summary
+from reme_bench.results import ALL, Paired, Results, ResultsFileError, Row, Summary
 
 ABSTENTION, TOKENS, REACHED = "abstention AUROC", "tokens to 80 %", "80 % reached"
 # Of a normal distribution, for a 95 % interval.
 _Z = 1.96
 
 
-def as_result(row: evidence.Row) -> Row:
-    """Return the row of a file of what a system found for a question."""
+def as_result(row: evidence.Row, notes_within: int | None = None) -> Row:
+    """Return the row of a file of what a system found for a question, with the notes of a budget if one is named."""
     question = row.question
     return Row(
         system=row.system,
@@ -31,6 +31,7 @@ def as_result(row: evidence.Row) -> Row:
         ids=tuple(row.ids),
         tokens_to_80=row.tokens_to_80,
         gold=question.gold,
+        notes=None if notes_within is None else row.notes.get(notes_within),
     )
 
 
@@ -77,7 +78,7 @@ def figures(row: Row) -> dict[str, float]:
         told[REACHED] = float(row.tokens_to_80 is not None)
     if row.tokens_to_80 is not None:
         told[TOKENS] = float(row.tokens_to_80)
-    if isinstance(row.marks, Marks):
+    if row.marks is not None:
         told |= {"strict": float(row.marks.strict), "lenient": float(row.marks.lenient)}
     return told
 

@@ -40,6 +40,9 @@ from reme_core.schema.hits import shown_beginning as shown_beginning
 from reme_core.schema.hits import shown_end as shown_end
 from reme_core.schema.hits import shown_validity as shown_validity
 from reme_core.schema.hits import with_validity as with_validity
+from reme_core.schema.imports import ImportedUser as ImportedUser
+from reme_core.schema.imports import ImportReport as ImportReport
+from reme_core.schema.imports import UnreadableItem as UnreadableItem
 from reme_core.schema.jobs import Job as Job
 from reme_core.schema.jobs import JobState as JobState
 from reme_core.schema.mapping import Cost as Cost
@@ -47,6 +50,7 @@ from reme_core.schema.mapping import Usage as Usage
 from reme_core.schema.memories import NO_STATEMENTS as NO_STATEMENTS
 from reme_core.schema.memories import NO_VECTORS as NO_VECTORS
 from reme_core.schema.memories import STATEMENTS as STATEMENTS
+from reme_core.schema.memories import WATCHED as WATCHED
 from reme_core.schema.memories import Event as Event
 from reme_core.schema.memories import EventKind as EventKind
 from reme_core.schema.memories import Memory as Memory

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from figures import Figure, show
-from reme_bench.evidence import as_json
 from reme_bench.minilm import PYTHON
+from reme_bench.summary import as_result
 from reme_bench.systems import PLAIN, VECTORS, WORDS, Run
 from reme_bench.tables import LEGEND, by_system, changes_table, kinds_table, systems_table
 
@@ -40,6 +40,9 @@ def tell(run: Run, figures: Sequence[Figure], path: Path | None, names: Mapping[
     if run.failure:
         print(f"\nNOT MEASURED WITH VECTORS: {run.failure}")
     if path is not None:
-        told = {"held": [figure.as_json() for figure in figures], "questions": as_json(run.rows)}
+        told = {
+            "held": [figure.as_json() for figure in figures],
+            "rows": [as_result(row).model_dump() for row in run.rows],
+        }
         path.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return 0 if not run.failure and all(figure.held for figure in figures) else 1

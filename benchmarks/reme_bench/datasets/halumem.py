@@ -8,20 +8,21 @@ been told, not, as its own harness does, each after its session.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
 
-from reme_bench.conversations import Conversation, Turn
+from reme_bench.conversations import Asked, Conversation, Turn, by_session, conversation
 from reme_bench.datasets.source import Source, json_items, text_of
-from reme_bench.evidence import Change, Question, answer_words
+from reme_bench.evidence import Question
 from reme_core.text import terms
 
 _TIME = "%b %d, %Y, %H:%M:%S"
-# Of its six kinds: asks for what was never said.
-_UNANSWERABLE = "Memory Boundary"
-_CHANGES: Mapping[str, Change] = {"Dynamic Update": "update", "Memory Conflict": "contradiction"}
+# Of its six kinds: one asks for what was never said, one about a fact that changed. (Memory Conflict puts a false
+# premise into the question: nothing was told twice.)
+_UNANSWERABLE, _UPDATE = "Memory Boundary", "Dynamic Update"
 
 
 class _Said(BaseModel):
@@ -56,13 +57,15 @@ def read(path: Path) -> Iterator[Conversation]:
     """Read a file as published: one user a line."""
     for user in json_items(path, _User):
         told = [_turns(user.uuid, place, session) for place, session in enumerate(user.sessions)]
-        asked = [
-            _question(user, place, number, given, told)
-            for place, session in enumerate(user.sessions)
-            for number, given in enumerate(session.questions or ())
-        ]
-        kept = tuple(question for question in asked if question.evidence or not question.answerable)
-        yield Conversation(user.uuid, tuple(turn for turns in told for turn in turns), kept)
+        asked, memories = list[Asked](), dict[tuple[str, str], str]()
+        for place, session in enumerate(user.sessions):
+            for number, given in enumerate(session.questions or ()):
+                labels = _labels(given, user.sessions[: place + 1])
+                question_id = f"{user.uuid}/{place}/{number}"
+                memories |= {(question_id, f"{user.uuid}/{of}"): memory for of, memory in labels.items()}
+                asked.append(_asked(question_id, given, [turn.message_id for of in labels for turn in told[of]]))
+        made = conversation(user.uuid, (turn for turns in told for turn in turns), asked)
+        yield replace(made, questions=tuple(_by_memory(question, memories) for question in made.questions))
 
 
 def _turns(user: str, place: int, session: _Session) -> list[Turn]:
@@ -76,49 +79,43 @@ def _turns(user: str, place: int, session: _Session) -> list[Turn]:
             created_at=datetime.strptime(said.timestamp, _TIME).isoformat(),  # noqa: DTZ007  # none is given
         )
         for number, said in enumerate(session.dialogue)
-        if said.content.strip()
     ]
 
 
-def _question(user: _User, place: int, number: int, given: _Asked, told: Sequence[Sequence[Turn]]) -> Question:
-    answerable, gold = given.question_type != _UNANSWERABLE, text_of(given.answer)
-    evidence: dict[int, str] = {}
-    for memory in (given.evidence or ()) if answerable else ():
-        content = (memory if isinstance(memory, str) else memory.memory_content).strip()
-        session = _session_of(content, user.sessions[: place + 1])
-        if session is not None and told[session]:
-            held = _held(content, told[session])
-            evidence[session] = f"{evidence.get(session, '')} {held}".strip()
-    name = {session: told[session][0].session_id for session in evidence}
-    return Question(
-        conversation=user.uuid,
-        question_id=f"{user.uuid}/{place}/{number}",
+def _asked(question_id: str, given: _Asked, evidence: Sequence[str]) -> Asked:
+    return Asked(
+        question_id=question_id,
         text=given.question,
         category=given.question_type,
-        evidence={name[session]: held for session, held in evidence.items()},
-        answer_words=answer_words(gold, (), (turn.text for session in evidence for turn in told[session])),
-        answerable=answerable,
-        said_at={name[session]: told[session][0].created_at or "" for session in evidence},
-        label_of={turn.message_id: name[session] for session in evidence for turn in told[session]},
-        gold=gold,
-        change=_CHANGES.get(given.question_type),
+        evidence=evidence,
+        gold=text_of(given.answer),
+        answerable=given.question_type != _UNANSWERABLE,
+        change="update" if given.question_type == _UPDATE else None,
     )
 
 
-def _session_of(content: str, sessions: Sequence[_Session]) -> int | None:
-    """Return the last session up to the question's that a memory comes of."""
-    places = (
-        place
-        for place in reversed(range(len(sessions)))
-        if any(point.memory_content.strip() == content for point in sessions[place].memory_points or ())
-    )
-    return next(places, None)
+def _labels(asked: _Asked, sessions: Sequence[_Session]) -> dict[int, str]:
+    """Return the memories that answer a question, by the last session up to its own that each comes of."""
+    labels: dict[int, str] = {}
+    for memory in asked.evidence or ():
+        content = (memory if isinstance(memory, str) else memory.memory_content).strip()
+        for place in reversed(range(len(sessions))):
+            if any(point.memory_content.strip() == content for point in sessions[place].memory_points or ()):
+                labels[place] = f"{labels.get(place, '')} {content}".strip()
+                break
+    return labels
 
 
-def _held(memory: str, turns: Sequence[Turn]) -> str:
-    """Return the words of a memory that its session says."""
-    said = {term for turn in turns for term in terms(turn.text)}
-    return " ".join(word for word in memory.split() if (found := set(terms(word))) and found <= said)
+def _by_memory(question: Question, memories: Mapping[tuple[str, str], str]) -> Question:
+    """Let a session count as one, and as held by the words of the memory that it says."""
+    whole = by_session(question)
+    held = {session: _held(memories[question.question_id, session], said) for session, said in whole.evidence.items()}
+    return replace(whole, evidence=held)
+
+
+def _held(memory: str, said: str) -> str:
+    known = set(terms(said))
+    return " ".join(word for word in memory.split() if (found := set(terms(word))) and found <= known)
 
 
 SOURCE = Source(

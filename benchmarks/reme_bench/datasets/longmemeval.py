@@ -9,9 +9,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
 
-from reme_bench.conversations import Asked, Conversation, Turn, conversation
+from reme_bench.conversations import Asked, Conversation, Turn, by_session, conversation
 from reme_bench.datasets.source import Source, json_items, text_of
-from reme_bench.evidence import Question
 
 _TIME = "%Y/%m/%d (%a) %H:%M"
 _ABSTENTION = "_abs"
@@ -66,20 +65,6 @@ def _turns(given: _Instance) -> Iterator[tuple[Turn, _Turn, str]]:
 
 def _time(written: str) -> str:
     return datetime.strptime(written, _TIME).isoformat()  # noqa: DTZ007  # none is given
-
-
-def by_session(question: Question) -> Question:
-    """Let evidence that is labelled by its session alone count once a session, whichever message is found."""
-    sessions: dict[str, str] = {}
-    for message_id, text in question.evidence.items():
-        session = message_id.partition(":")[0]
-        sessions[session] = f"{sessions[session]}\n{text}" if session in sessions else text
-    return replace(
-        question,
-        evidence=sessions,
-        label_of={message_id: message_id.partition(":")[0] for message_id in question.evidence},
-        said_at={message_id.partition(":")[0]: at for message_id, at in question.said_at.items()},
-    )
 
 
 SOURCE = Source(

@@ -255,13 +255,15 @@ def test_halumem_counts_the_session_that_a_memory_comes_of(tmp_path: Path) -> No
         "evidence": [{"memory_content": old}, {"memory_content": new}],
         "question_type": "Dynamic Update",
     }
+    premise = {"question": "Why Paris?", "answer": "?", "evidence": [{"memory_content": new}]}
+    premise["question_type"] = "Memory Conflict"
     never = {"question": "Middle name?", "answer": "Unknown.", "evidence": [], "question_type": "Memory Boundary"}
     user = {
         "uuid": "u",
         "persona_info": "Name: Eli; Gender: male",
         "sessions": [
             session(1, ["I live in Rome.", "Nice."], [old], []),
-            session(2, ["I moved to Oslo!", "Cold."], [new], [update, never]),
+            session(2, ["I moved to Oslo!", "Cold."], [new], [update, premise, never]),
             {"dialogue": session(3, ["2+2?", "4"], [], [])["dialogue"], "is_generated_qa_session": True},
         ],
     }
@@ -269,7 +271,8 @@ def test_halumem_counts_the_session_that_a_memory_comes_of(tmp_path: Path) -> No
     path.write_text(f"{json.dumps(user)}\n{json.dumps({**user, 'uuid': 'v'})}\n")
     first, second = read("halumem", path)
     assert (second.name, len(first.turns)) == ("v", 6)
-    asked, boundary = first.questions
+    asked, conflict, boundary = first.questions
+    assert (conflict.change, list(conflict.evidence)) == (None, ["u/1"])
     # Of the memory, the words that its session says.
     assert dict(asked.evidence) == {"u/0": "lives Rome.", "u/1": "moved Oslo."}
     assert asked.labels(["u/1:1", "u/2:0"]) == ["u/1", "u/2:0"]
