@@ -120,7 +120,6 @@ def _row(name: str, conversation: str, question: Question, answered: Answered, w
         answerable=question.answerable,
         figures=figures,
         milliseconds=answered["ms"],
-        ids=tuple(dict.fromkeys(message_id for note in answered["notes"] for message_id in note["ids"])),
     )
 
 
@@ -180,7 +179,9 @@ def table(results: Results) -> str:
     lines = [_cells(head), _cells(["---"] + ["---:"] * (len(head) - 1))]
     lines += [_cells(_line(results, system)) for system in results.systems]
     lacking = [
-        f"- {system.name}: {entry.what}: {entry.why.rstrip('.')}." for system in results.systems for entry in system.not_measured
+        f"- {system.name}: {entry.what}: {entry.why.rstrip('.')}."
+        for system in results.systems
+        for entry in system.not_measured
     ]
     told = ["Not measured:", "", *lacking] if lacking else []
     return "\n".join([_heading(results), "", *lines, "", _legend(results), *([""] if told else []), *told])

@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from reme_bench.datasets import SOURCES, load
 from reme_bench.results import Dataset, Results, Row, System
 from reme_bench.runner import dataset_of
 
-from peers.join import Output, failed, in_readme, marked, results_of, rows_of, system_of
+from peers.join import Output, failed, in_readme, marked, results_of, rows_of, system_of, table
 from peers.protocol import Job
 from peers.sheets import write_judge, write_sheets
 
@@ -216,7 +217,7 @@ def measured(
             name = f"{candidate.with_model} ({given.model})"
         if given.only and not any(word in name for word in given.only.split(",")):
             continue
-        work = given.work / Path(name.replace(" ", "_").replace("/", "_").replace("'", ""))
+        work = given.work / re.sub(r"\W+", "_", name).strip("_")
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         chat_url = whole.chat_url if candidate.with_model else None
@@ -244,6 +245,7 @@ def chosen(given: argparse.Namespace) -> tuple[list[Conversation], Dataset]:
         raise SystemExit(f"{given.data} has none of the conversations {given.conversations}")
     counted = {
         "name": given.title or loaded.source.title,
+        "licence": given.licence or loaded.source.licence,
         "conversations": len(talks),
         "questions": sum(len(talk.questions) for talk in talks),
         "messages": sum(len(talk.turns) for talk in talks),
@@ -282,6 +284,10 @@ def main() -> None:
     """Do what the command line asks for."""
     given = _parser().parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
+    if given.data is None:
+        given.out = given.out or (RESULTS if given.readme or given.marks else given.work / "demo.json")
+        given.data = HERE.parent / "examples" / "demo_conversation.json"
+    given.out = given.out or RESULTS
     if given.sheets:
         conversations, _ = chosen(given)
         print(write_sheets(given.sheets, dict(outputs(given.work)), conversations))
@@ -297,15 +303,17 @@ def main() -> None:
     elif not given.readme:
         run(given)
     results = Results.read(given.out)
+    print(table(results))
     if given.out == RESULTS:
         README.write_text(in_readme(README.read_text(encoding="utf-8"), results), encoding="utf-8")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, nargs="?", default=HERE.parent / "examples" / "demo_conversation.json")
+    parser.add_argument("data", type=Path, nargs="?", help="conversations; none: the demo's")
     parser.add_argument("--set", choices=sorted(SOURCES), default="own", help="the form of the file")
     parser.add_argument("--title", help="the name of the data set in the table, where the form doesn't tell it")
+    parser.add_argument("--licence", help="that of the data set, the same")
     parser.add_argument("--conversations", help="names, with commas between them; all of the file otherwise")
     parser.add_argument("--sessions", type=int, help="of each conversation only the first so many")
     parser.add_argument("--only", help="systems whose name holds one of these words, with commas between them")
@@ -314,7 +322,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--vectors", type=Path, help="vectors of these texts that were made before (npz)")
     parser.add_argument("--environments", type=Path, default=HERE / ".venvs")
     parser.add_argument("--work", type=Path, default=HERE / ".venvs" / "work", help="what the systems keep and write")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, help="peers/results.json, of the demo one beside the work")
     parser.add_argument("--sheets", type=Path, help="write what a reader needs into this folder")
     parser.add_argument("--judge", type=Path, help="write what a judge needs into this folder of sheets")
     parser.add_argument("--marks", type=Path)
