@@ -21,11 +21,13 @@ torture test-postgres files-minute served: export PYTEST_DEBUG_TEMPROOT ?= $(or 
 # The suite and the benchmarks start hundreds of processes, which would compile the package anew each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 bench bench-imports bench-postgres bench-mcp bench-locomo bench-beam experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope browser clean
+.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 wheels wheels-lowest bench bench-imports bench-postgres bench-mcp bench-locomo bench-beam experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope browser clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
-	@echo "make test          everything: lint, types, import layers, the whole default suite"
+	@echo "make test          everything: lint, types, import layers, the whole default suite, the distributions"
+	@echo "make wheels        builds every distribution, and runs the first example of each extra in an empty environment"
+	@echo "make wheels-lowest the same with the oldest releases that the bounds allow"
 	@echo "make conformance   the suites of the Model Context Protocol, in both eras (npm and a registry are needed)"
 	@echo "make torture       kills, power cuts, stops, cancellations and failing disks, up to ten minutes (docs/testing.md)"
 	@echo "make files-minute  a person and an agent write one file for a minute without losing a line"
@@ -56,7 +58,7 @@ help:
 demo: .venv-demo/done
 	.venv-demo/bin/python examples/demo.py
 
-test: check unit agentscope1 agentscope2
+test: check unit agentscope1 agentscope2 wheels
 
 check: lint types imports
 
@@ -91,6 +93,13 @@ conformance: .venv/done
 agentscope1 agentscope2: agentscope%: .venv-as%/done
 	.venv-as$*/bin/mypy --cache-dir .mypy_cache/as$* -p reme_agentscope.v$*
 	.venv-as$*/bin/python -m pytest -n $(WORKERS) --dist worksteal tests/adapters/agentscope$* tests/unit/agentscope/test_package.py
+
+# What is published, file by file, and as users install it: names of extras as NAMES, all without.
+wheels: .venv/done
+	PYTHONPATH=. .venv/bin/python tests/wheels/run.py $(NAMES)
+
+wheels-lowest: .venv/done
+	PYTHONPATH=. .venv/bin/python tests/wheels/run.py --lowest $(NAMES)
 
 # MiniLM for the benchmarks, apart from the project: where an index has a build of torch for the CPU alone, pip takes it.
 .venv-minilm/done:
