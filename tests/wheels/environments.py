@@ -46,6 +46,9 @@ class Environment:
         """Make the environment and install into it; what lies in `links` is found there first."""
         options = [*requirements, f"--find-links={links}"]
         if importlib.util.find_spec("uv") is None:
+            if self.lowest:
+                msg = "the oldest releases are chosen by uv: pip install uv"
+                raise SystemExit(msg)
             _run([sys.executable, "-m", "venv", str(self.folder)], self.variables)
             _run([str(self._python), "-m", "pip", "install", *options], self.variables)
             return

@@ -27,7 +27,7 @@ from tests.wheels.environments import Environment
 from tests.wheels.examples import CHECKS, Check, uvx_line
 
 _PROCESSES = 2
-_QUIET = ("REME_", "OPENAI_", "PYTHON", "UV_", "VIRTUAL_ENV")
+_QUIET = ("REME_", "OPENAI_", "PYTHON", "VIRTUAL_ENV")
 
 
 @contextmanager
