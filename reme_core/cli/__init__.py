@@ -12,9 +12,12 @@ from collections.abc import Sequence
 
 from reme_core.cli import brief
 from reme_core.cli.exits import ExitCode, describe_error, exit_code
-from reme_core.errors import MissingExtraError
+from reme_core.errors import ConfigurationError, MissingExtraError
 
 __all__ = ["ExitCode", "exit_code", "main"]
+
+BENCH_HELP = "Measure memories on published conversations (pip install reme-memory-bench)."
+"""What `reme --help` says of a command that is a distribution of its own."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,6 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments and arguments[0] in brief.COMMANDS:
         return brief.run(arguments, is_program=argv is None)
+    if arguments[:1] == ["bench"]:
+        return _bench(arguments[1:])
     try:
         program = importlib.import_module("reme_core.cli.program")
     except ModuleNotFoundError as exc:
@@ -33,4 +38,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(describe_error(error, as_json="--json" in arguments) + "\n")
         return exit_code(error)
     code: int = program.run(arguments)
+    return code
+
+
+def _bench(arguments: Sequence[str]) -> int:
+    """Hand over to the benchmarks, which are a distribution of their own."""
+    try:
+        bench = importlib.import_module("reme_bench.cli")
+    except ModuleNotFoundError as exc:
+        if exc.name not in {"reme_bench", "reme_bench.cli"}:
+            raise
+        message = "'reme bench' is a package of its own, not installed here: pip install reme-memory-bench"
+        error = ConfigurationError(message)
+        sys.stderr.write(describe_error(error, as_json="--json" in arguments) + "\n")
+        return exit_code(error)
+    code: int = bench.main(arguments)
     return code

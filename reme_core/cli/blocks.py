@@ -11,6 +11,7 @@ from reme_core.cli.exits import ExitCode
 from reme_core.cli.files import STANDARD_INPUT, read_text
 from reme_core.cli.options import CommonOptions, with_common_options
 from reme_core.cli.output import Output, minute
+from reme_core.errors import InvalidInputError
 from reme_core.schema import MemoryBlock
 
 blocks = typer.Typer(no_args_is_help=True, help="Show and set memory blocks, which stand in an agent's prompt.")
@@ -63,6 +64,9 @@ def set_(
     reason: Reason = "",
 ) -> Coroutine[object, object, int]:
     """Make a memory block, or change what is given of it."""
+    if (text, description, limit, read_only) == (None, None, None, None):
+        msg = f"nothing to set of block {label!r}: give its text, or an option; '' makes it empty"
+        raise InvalidInputError(msg)
     content = read_text(text) if text == STANDARD_INPUT else text
 
     async def keep() -> int:

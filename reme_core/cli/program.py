@@ -17,6 +17,7 @@ from typer.main import get_command
 
 from reme_core import __version__
 from reme_core.cli import (
+    BENCH_HELP,
     blocks,
     brief,
     changes,
@@ -30,6 +31,7 @@ from reme_core.cli import (
     jobs,
     keys,
     learning,
+    main,
     maintenance,
     mcp,
     memories,
@@ -105,10 +107,10 @@ app.add_typer(keys.keys, name="keys")
 
 def _has_its_own_parser(context: typer.Context) -> int:
     """Run a command that reads its options itself: `main` takes it before it comes here."""
-    return brief.run([context.info_name or "", *context.args], is_program=False)
+    return main([context.info_name or "", *context.args])
 
 
-for _name, _help in brief.COMMANDS.items():
+for _name, _help in (*brief.COMMANDS.items(), ("bench", BENCH_HELP)):
     _own = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
     app.command(_name, help=_help, context_settings=_own, add_help_option=False)(_has_its_own_parser)
 

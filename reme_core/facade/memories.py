@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError
 from reme_core.facade.parts import MemoryParts
-from reme_core.schema import STATEMENTS, ChangedMemories, Event, Memory, MemoryPage, Relation, UndoResult
+from reme_core.schema import STATEMENTS, WATCHED, ChangedMemories, Event, Memory, MemoryPage, Relation, UndoResult
 from reme_core.steps import user_input as inputs
 from reme_core.telemetry import traced
 
@@ -315,7 +315,7 @@ class MemoryMethods:
             shared: Those of the shared scope, in place of a user's.
             since: Written at this time or later; from the beginning unless given.
             until: Written before this time; up to now unless given.
-            memory_type: One or several types, as the change leaves them; "auto" is any.
+            memory_type: One or several types, as the change leaves them; "auto" is any, memory blocks among them.
             memory_target: One or several targets, likewise.
             every: Each change for itself, what came and went included.
             limit: At most so many.
@@ -333,7 +333,7 @@ class MemoryMethods:
         request = ChangesRequest(
             since=begin,
             until=end,
-            types=STATEMENTS if (types := inputs.read_types(memory_type)) is None else types,
+            types=WATCHED if (types := inputs.read_types(memory_type)) is None else types,
             targets=inputs.read_targets(memory_target),
             every=inputs.read_flag(every, "every"),
             limit=inputs.read_count(limit, "limit"),

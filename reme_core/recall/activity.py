@@ -11,7 +11,7 @@ from datetime import datetime
 
 from reme_core.ports import EventQuery, FindMessages, Store
 from reme_core.recall.changes import told_events
-from reme_core.schema import STATEMENTS, Event, Job, JobState, MemoryChange, Scope, StoredMessage
+from reme_core.schema import WATCHED, Event, Job, JobState, MemoryChange, Scope, StoredMessage
 
 _PAGE = 100
 
@@ -85,9 +85,9 @@ class ActivityFeed:
         )
 
     async def _events(self, query: EventQuery) -> list[Event]:
-        """Return the events of statements that a query asks for, in order."""
+        """Return the events of memories that a query asks for, memory blocks among them, in order."""
         events: list[Event] = []
-        query = replace(query, types=STATEMENTS, limit=_PAGE)
+        query = replace(query, types=WATCHED, limit=_PAGE)
         while page := await self.store.events(self.scope, query):
             events += page
             query = replace(query, after=page[-1].sequence)

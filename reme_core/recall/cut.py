@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from reme_core.ports import Store, TokenCounter
-from reme_core.retrieval import Candidate, fill_budget
+from reme_core.retrieval import Candidate, fill_budget, is_repetition
 from reme_core.retrieval.hits import passage_of, text_of
 from reme_core.schema import Hit, LeftOut, Scope, TrustClass, least_trusted
 from reme_core.steps.message_lines import find_messages_by_id
@@ -40,34 +40,62 @@ def cut_hits(
     A message of which a memory is there already counts a fifth less than others.
     Into a budget a long message comes as its best passage; what is left over then makes room for whole messages, the
     best one first.
+    A replaced memory takes neither the place of the one that replaced it, though both say the same, nor that of a
+    message.
     """
+    order = _current_first(hits)
     if token_budget is None:
-        return tuple(hits[place] for place in _top(hits, limit or DEFAULT_LIMIT, tell))
+        return tuple(hits[place] for place in sorted(_top(hits, order, limit or DEFAULT_LIMIT, tell)))
     shown = [passage_of(hit) for hit in hits]
-    memories = [place for place, hit in enumerate(hits) if hit.layer == "memory"]
-    said = [place for place, hit in enumerate(hits) if hit.layer != "memory"]
+    memories = [place for place in order if hits[place].layer == "memory"]
+    said = [place for place in order if hits[place].layer != "memory"]
     taken: list[Candidate] = []
     share = int(token_budget * _SHARE_OF_MEMORIES)
     for turn, tokens in ((memories, share), (said, token_budget), (memories, token_budget)):
         room = tokens - sum(candidate.tokens for candidate in taken)
+        places = turn if turn is memories else _by_worth(hits, turn, taken)
         taken += fill_budget(
-            _not_told(shown, turn, taken, counter, tell),
+            _not_told(shown, places, taken, counter, tell),
             budget_tokens=max(room, 0),
             beside=taken,
             on_left_out=lambda candidate, rule: tell(hits[candidate.item], rule),
         )
-    places = sorted(candidate.item for candidate in taken)[:limit]
-    return _completed([(hits[place], shown[place]) for place in places], counter, token_budget)
+    first = sorted(candidate.item for candidate in taken)[:limit]
+    return _completed([(hits[place], shown[place]) for place in first], counter, token_budget)
+
+
+def _current_first(hits: Sequence[Hit]) -> list[int]:
+    """Return the places of hits as they are looked at: what was replaced comes after what replaced it and repeats it.
+
+    Without `include_superseded` no hit is replaced by another one, and the order is that of the hits.
+    """
+    place_of = {hit.memory_id: place for place, hit in enumerate(hits) if hit.memory_id}
+    after: dict[int, int] = {}
+    for place, hit in enumerate(hits):
+        follower = place_of.get(hit.superseded_by) if hit.superseded_by else None
+        if follower is not None and follower > place and _says_the_same(hit, hits[follower]):
+            after[place] = follower
+    return sorted(range(len(hits)), key=lambda place: (_last_of(after, place), place in after, -place))
+
+
+def _last_of(after: Mapping[int, int], place: int) -> int:
+    while place in after:  # each one lies further down: this ends
+        place = after[place]
+    return place
+
+
+def _says_the_same(hit: Hit, other: Hit) -> bool:
+    return is_repetition(hit.memory, other.memory) or is_repetition(other.memory, hit.memory)
 
 
 def _not_told(
     hits: Sequence[Hit], places: Sequence[int], taken: Sequence[Candidate], counter: TokenCounter, tell: Told
 ) -> Iterator[Candidate]:
     """Give the hits at these places that are not taken and say something that no memory taken says."""
-    above = [hits[candidate.item] for candidate in taken]
+    names = _names(hits)
+    above = [hits[candidate.item] for candidate in taken if hits[candidate.item].superseded_by not in names]
     used = {candidate.item for candidate in taken}
-    sources = frozenset(name for hit in above for name in hit.message_ids)
-    for place in sorted(places, key=lambda place: -_worth(hits[place], sources)):
+    for place in places:
         if place in used:
             continue
         if is_told(hits[place], above):
@@ -76,15 +104,20 @@ def _not_told(
         yield Candidate(item=place, text=text_of(hits[place]), tokens=counter.count(hits[place].memory))
 
 
+def _by_worth(hits: Sequence[Hit], places: Sequence[int], taken: Sequence[Candidate]) -> list[int]:
+    sources = frozenset(name for candidate in taken for name in hits[candidate.item].message_ids)
+    return sorted(places, key=lambda place: -_worth(hits[place], sources))
+
+
 def _worth(hit: Hit, sources: frozenset[str]) -> float:
     is_source = hit.layer == "message" and not sources.isdisjoint(hit.message_ids)
     return hit.score * _SOURCE_OF_TAKEN if is_source else hit.score
 
 
-def _top(hits: Sequence[Hit], limit: int, tell: Told) -> list[int]:
+def _top(hits: Sequence[Hit], order: Sequence[int], limit: int, tell: Told) -> list[int]:
     """Return the places of the first hits that say something else."""
     taken = fill_budget(
-        _untold(hits, tell),
+        _untold(hits, order, tell),
         budget_tokens=None,
         limit=limit,
         on_left_out=lambda candidate, rule: tell(hits[candidate.item], rule),
@@ -92,16 +125,22 @@ def _top(hits: Sequence[Hit], limit: int, tell: Told) -> list[int]:
     return [candidate.item for candidate in taken]
 
 
-def _untold(hits: Sequence[Hit], tell: Told) -> Iterator[Candidate]:
-    """Give the hits of which no memory above says all."""
+def _untold(hits: Sequence[Hit], order: Sequence[int], tell: Told) -> Iterator[Candidate]:
+    """Give the hits of which no memory above says all, in this order."""
+    names = _names(hits)
     above: list[Hit] = []
-    for place, hit in enumerate(hits):
+    for place in order:
+        hit = hits[place]
         if is_told(hit, above):
             tell(hit, LeftOut.REPETITION)
         else:
             yield Candidate(item=place, text=text_of(hit), tokens=0)
-        if hit.layer == "memory":
+        if hit.layer == "memory" and hit.superseded_by not in names:
             above.append(hit)
+
+
+def _names(hits: Sequence[Hit]) -> frozenset[str]:
+    return frozenset(hit.memory_id for hit in hits if hit.memory_id)
 
 
 def _completed(taken: Sequence[tuple[Hit, Hit]], counter: TokenCounter, token_budget: int) -> tuple[Hit, ...]:

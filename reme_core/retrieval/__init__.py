@@ -43,3 +43,4 @@ from reme_core.retrieval.time_question import asked_time as asked_time
 from reme_core.retrieval.time_question import names_no_topic as names_no_topic
 from reme_core.retrieval.token_budget import Candidate as Candidate
 from reme_core.retrieval.token_budget import fill_budget as fill_budget
+from reme_core.retrieval.token_budget import is_repetition as is_repetition

@@ -70,6 +70,13 @@ def fill_budget(
     return taken
 
 
+def is_repetition(text: str, other: str) -> bool:
+    """Tell whether `fill_budget` would pass over `text` where `other` is taken."""
+    form, taken = normalise_content(text), normalise_content(other)
+    bag = _bag(form)
+    return _repeats(form, [taken]) or (len(bag) >= _CONTAINED_TERMS and bag == _bag(taken))
+
+
 def _bag(form: str) -> tuple[str, ...]:
     return tuple(sorted(_WORD.findall(form)))
 

@@ -47,6 +47,7 @@ from reme_core.schema.mapping import Usage as Usage
 from reme_core.schema.memories import NO_STATEMENTS as NO_STATEMENTS
 from reme_core.schema.memories import NO_VECTORS as NO_VECTORS
 from reme_core.schema.memories import STATEMENTS as STATEMENTS
+from reme_core.schema.memories import WATCHED as WATCHED
 from reme_core.schema.memories import Event as Event
 from reme_core.schema.memories import EventKind as EventKind
 from reme_core.schema.memories import Memory as Memory

@@ -85,6 +85,9 @@ NO_VECTORS = frozenset({MemoryType.META, MemoryType.BLOCK})
 STATEMENTS = tuple(kind for kind in MemoryType if kind not in NO_STATEMENTS)
 """The other types: what `auto` means to those who search or list."""
 
+WATCHED = (*STATEMENTS, MemoryType.BLOCK)
+"""Types whose changes are told unless others are asked for: memory blocks with them, which people and models edit."""
+
 
 class Source(BaseModel):
     """Where a memory comes from: messages, and the block they lie in, if they are in one."""

@@ -12,15 +12,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-import report
-from conversations import SHARED, Conversation, read
-from evidence import Row, mean
+import bars
 from figures import Figure
-from minilm import MiniLM, NoVectorError
-from systems import COSINE, PLAIN, VECTORS, WORDS, Run, bm25, bm25_of_users, compare, measure
+from reme_bench import tables
+from reme_bench.conversations import Conversation, read
+from reme_bench.evidence import Row, mean
+from reme_bench.minilm import MiniLM, NoVectorError
+from reme_bench.systems import COSINE, PLAIN, VECTORS, WORDS, Run, bm25, bm25_of_users, compare, measure
 
 USERS = "BM25, user's turns"
-DATA, NPZ = SHARED / "beam_dev.json", SHARED / "beam_dev_minilm.npz"
+DATA, NPZ = bars.SHARED / "beam_dev.json", bars.SHARED / "beam_dev_minilm.npz"
 # Percent, by words alone and with vectors, on the development half. In 1,024 tokens: twenty points above what the
 # ranking for short turns found (24.4 and 36.9).
 BARS = {"recall@10": (52.0, 60.0), "evidence in 1,024": (44.4, 56.9)}
@@ -33,16 +34,16 @@ def compare_all(conversations: Sequence[Conversation], embedder: MiniLM | None) 
 
 
 def held(rows: Sequence[Row]) -> list[Figure]:
-    systems = report.by_system(rows)
+    systems = tables.by_system(rows)
     figures = []
     for place, name in enumerate((WORDS, VECTORS)):
         if name not in systems:
             continue
-        for figure, bars in BARS.items():
+        for figure, least in BARS.items():
             beside = [f"{other} {mean(systems[other], figure)}" for other in (PLAIN, USERS, COSINE) if other in systems]
             value = mean(systems[name], figure)
-            figures.append(Figure(f"BEAM {figure}, {name}", value, "%", bars[place], False, "; ".join(beside)))
-        below = report.kinds_below(systems, name, PLAIN)
+            figures.append(Figure(f"BEAM {figure}, {name}", value, "%", least[place], False, "; ".join(beside)))
+        below = tables.kinds_below(systems, name, PLAIN)
         figures.append(Figure(f"BEAM kinds wholly below BM25, {name}", len(below), "", 0, True, "; ".join(below)))
     return figures
 
@@ -66,7 +67,7 @@ def one_scope(conversations: Sequence[Conversation], embedder: MiniLM | None) ->
 
 
 def main() -> int:
-    parser = report.parser(__doc__ or "", DATA, NPZ)
+    parser = bars.parser(__doc__ or "", DATA, NPZ)
     parser.add_argument("--one-scope", action="store_true", help="with LoCoMo's, all in one scope")
     given = parser.parse_args()
     if not given.data.exists():
@@ -74,8 +75,8 @@ def main() -> int:
         return 2
     conversations, files = read(given.data), [given.vectors]
     if given.one_scope:
-        conversations += read(SHARED / "locomo_dev.json")
-        files.append(SHARED / "locomo_dev_minilm.npz")
+        conversations += read(bars.SHARED / "locomo_dev.json")
+        files.append(bars.SHARED / "locomo_dev_minilm.npz")
     with MiniLM(files, given.minilm) as embedder:
         used = embedder if given.vectors.exists() else None
         if given.one_scope:
@@ -83,7 +84,7 @@ def main() -> int:
         else:
             run = compare_all(conversations, used)
             figures = held(run.rows)
-    return report.tell(run, figures, given.json)
+    return bars.tell(run, figures, given.json)
 
 
 if __name__ == "__main__":

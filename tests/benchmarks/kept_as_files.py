@@ -9,10 +9,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from conversations import Conversation
-from evidence import Question, Row
-from minilm import MiniLM
-from systems import LIMIT, found_in_order, row_of
+from reme_bench.conversations import Conversation
+from reme_bench.evidence import Question, Row
+from reme_bench.minilm import MiniLM
+from reme_bench.systems import LIMIT, found_in_order, row_of
 
 from reme_core import FileMemory, Hit, ReMe
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from locomo import SHARED
+from bars import SHARED
 
 from reme_core import Hit, ReMe, RerankingRetriever
 from reme_core.errors import ModelUnavailableError

@@ -23,9 +23,9 @@ import locomo
 import scale
 import small
 import speed
-from conversations import read
 from figures import Figure, show, write
-from minilm import MiniLM
+from reme_bench.conversations import read
+from reme_bench.minilm import MiniLM
 
 
 def retrieval(data: ModuleType) -> list[Figure]:

@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 from figures import Figure
+from reme_bench.bm25 import bm25_order
 
 from reme_core import ReMe
-from tests.support.bm25 import bm25_order
 
 SETS = Path(__file__).with_name("small_sets")
 PLACES = 10

@@ -19,14 +19,15 @@ from hypothesis import strategies as st
 from reme_core import Hit
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-NAMES = ("figures", "evidence", "conversations", "changes", "minilm", "systems", "report", "beam")
+MEASURES = ("evidence", "conversations", "changes", "minilm", "systems", "tables")
 
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(BENCHMARKS))
-        yield type("Bench", (), {name: importlib.import_module(name) for name in NAMES})
+        ours = {name: importlib.import_module(f"reme_bench.{name}") for name in MEASURES}
+        yield type("Bench", (), ours | {name: importlib.import_module(name) for name in ("figures", "bars", "beam")})
 
 
 def hit(text: str, *ids: str, score: float = 0.5) -> Hit:
@@ -133,7 +134,8 @@ def test_an_interval_holds_the_mean_and_is_the_same_in_each_run(bench: Any) -> N
 
 
 def row(bench: Any, system: str, number: int, kind: str, recall: float, **more: Any) -> Any:
-    question = bench.evidence.Question("c", f"q{number}", "what?", kind, EVIDENCE)
+    change = "contradiction" if kind == "contradiction" else None
+    question = bench.evidence.Question("c", f"q{number}", "what?", kind, EVIDENCE, change=change)
     return bench.evidence.Row(system, question, ["a"], [0.5], 1.0, {"recall@10": recall}, **more)
 
 
@@ -145,7 +147,7 @@ def test_a_kind_lies_below_where_the_paired_interval_does_and_not_where_only_mea
         (row(bench, "ours", i, "mixed", i % 2), row(bench, "BM25", i, "mixed", (i + 1) % 2)) for i in range(10, 19)
     ]
     systems = {"ours": [pair[0] for pair in steady + mixed], "BM25": [pair[1] for pair in steady + mixed]}
-    assert bench.report.kinds_below(systems, "ours", "BM25") == ["steady"]
+    assert bench.tables.kinds_below(systems, "ours", "BM25") == ["steady"]
 
 
 def test_differences_are_taken_question_by_question(bench: Any) -> None:
@@ -174,7 +176,7 @@ def test_as_of_parts_the_newest_telling_from_those_before(bench: Any) -> None:
 
 
 def test_both_sides_of_a_contradiction_count_only_together(bench: Any) -> None:
-    rows = [row(bench, "ours", i, "contradiction_resolution", recall) for i, recall in enumerate((1.0, 0.5))]
+    rows = [row(bench, "ours", i, "contradiction", recall) for i, recall in enumerate((1.0, 0.5))]
     assert bench.changes.table(rows)["contradiction: both sides in the first ten"] == "50.0 (2)"
 
 
@@ -228,7 +230,7 @@ def test_ids_of_a_file_are_unique_and_questions_without_a_label_are_left_out(tal
 
 @pytest.mark.parametrize("one_scope", [False, True])
 async def test_a_run_gives_a_row_a_question_through_the_public_api(bench: Any, talks: Any, one_scope: bool) -> None:
-    rows = await bench.systems.reme(talks, None, "words alone", one_scope=one_scope)
+    rows = (await bench.systems.reme(talks, None, "words alone", one_scope=one_scope)).rows
     assert [r.question.question_id for r in rows] == ["one/0", "one/1", "two/0", "two/1"]
     assert rows[0].figures["recall@10"] == 1.0
     others = {message_id for message_id in rows[0].ids if message_id.startswith("two/")}
@@ -244,14 +246,6 @@ def test_whole_messages_of_a_baseline_fill_a_budget_from_the_top(bench: Any, tal
     assert rows[0].figures["evidence in 512"] == 1.0
 
 
-def test_the_json_has_an_entry_a_question_and_in_it_every_system(bench: Any, talks: Any) -> None:
-    rows = bench.systems.compare(talks, None, {"BM25": bench.systems.bm25}).rows
-    entries = bench.evidence.as_json(rows)
-    assert [entry["question_id"] for entry in entries] == ["one/0", "one/1", "two/0", "two/1"]
-    assert set(entries[0]["systems"]) == {"words alone", "BM25"}
-    assert json.dumps(entries)
-
-
 def test_the_tables_are_told_and_a_bar_that_is_not_held_is_exit_code_1(
     bench: Any, talks: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -259,10 +253,15 @@ def test_the_tables_are_told_and_a_bar_that_is_not_held_is_exit_code_1(
         talks, None, {"BM25": bench.systems.bm25, bench.beam.USERS: bench.systems.bm25_of_users}
     )
     held = [bench.figures.Figure("recall", 50.0, "%", 40.0, False)]
-    assert bench.report.tell(run, held, tmp_path / "out.json") == 0
-    assert bench.report.tell(run, [*held, bench.figures.Figure("recall", 50.0, "%", 60.0, False)], None) == 1
+    assert bench.bars.tell(run, held, tmp_path / "out.json") == 0
+    assert bench.bars.tell(run, [*held, bench.figures.Figure("recall", 50.0, "%", 60.0, False)], None) == 1
     assert "knowledge_update" in capsys.readouterr().out
-    assert json.loads((tmp_path / "out.json").read_text())["held"][0]["held"] is True
+    told = json.loads((tmp_path / "out.json").read_text())
+    assert told["held"][0]["held"] is True
+    assert {(row["system"], row["question_id"]) for row in told["rows"]} >= {
+        ("BM25", "one/0"),
+        ("words alone", "two/1"),
+    }
     assert {figure.name for figure in bench.beam.held(run.rows)} >= {"BEAM recall@10, words alone"}
 
 
@@ -316,7 +315,7 @@ def test_a_text_without_a_vector_fails_what_needs_vectors_and_says_what_to_insta
         run = bench.systems.compare(talks, embedder, {"BM25": bench.systems.bm25})
     assert ".venv-minilm/done" in run.failure
     assert {r.system for r in run.rows} == {"words alone", "BM25"}
-    assert bench.report.tell(run, [], None) == 1
+    assert bench.bars.tell(run, [], None) == 1
 
 
 def test_an_environment_without_the_model_is_a_text_without_a_vector(bench: Any, tmp_path: Path) -> None:

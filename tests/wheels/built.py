@@ -38,6 +38,11 @@ def projects() -> list[Path]:
     return [ROOT, *sorted(path.parent for path in settings)]
 
 
+def distribution_of(project: Path) -> str:
+    """Return the name that a project is published under."""
+    return str(tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"])
+
+
 def build_all(folder: Path) -> Built:
     """Build the source archive of each project and the wheel from that archive; check both."""
     return Built(folder, dict(_build(project, folder) for project in projects()))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.docs.doc_pages import ROOT, examples_of
 from tests.support.vocabulary import write_vocabulary
-from tests.wheels.built import projects
+from tests.wheels.built import distribution_of, projects
 
 _RUNNER = "run_page.py"
 
@@ -98,6 +98,7 @@ _PUBLISHED = {
         begins="ReMeSaver",
         besides=("langgraph",),
     ),
+    "reme-memory-bench": Check(distribution="reme-memory-bench", command=("reme", "bench", "sets")),
 }
 _TIKTOKEN = """
 from pathlib import Path
@@ -128,6 +129,6 @@ CHECKS = (
     Check(extra="files", page="docs/files.md", begins="FileMemory("),
     Check(extra="cli", page="docs/cli.md", begins="$ reme add"),
     Check(extra="serve", page="docs/serving.md", begins="make_served(", uvx=True),
-    *(_PUBLISHED.get(name, Check(distribution=name)) for name in (path.name for path in projects()[1:])),
+    *(_PUBLISHED.get(name, Check(distribution=name)) for name in map(distribution_of, projects()[1:])),
 )
 """What is tried, in this order; a distribution that has no row is installed and nothing more."""

@@ -21,31 +21,31 @@ _LEFT_OUT = " […] "
 _SAME_CHARS = 400
 
 
-class TextPiece(NamedTuple):
+class DiffPiece(NamedTuple):
     """A piece of a text: how it differs, or whether it is shared, and the text."""
 
     kind: Literal["same", "gone", "new", "mark"]
     text: str
 
 
-Change: TypeAlias = tuple[str, list[TextPiece]]
+Change: TypeAlias = tuple[str, list[DiffPiece]]
 """A field of a memory and how it differs."""
 
 
-def difference(before: str, after: str, chars: int = MOST_CHARS) -> list[TextPiece]:
+def difference(before: str, after: str, chars: int = MOST_CHARS) -> list[DiffPiece]:
     """Return the pieces that lead from one text to another, of each so many characters from where they part."""
     begin = _parting(before, after)
-    pieces = [TextPiece("same", _without_middle(before[:begin]))] if begin else []
+    pieces = [DiffPiece("same", _without_middle(before[:begin]))] if begin else []
     old, new = (_PIECES.findall(text[begin : begin + chars])[:_MOST_PIECES] for text in (before, after))
     # What recurs in a long text begins no match: a hostile text of one word would take half a minute.
     for tag, i, j, k, m in SequenceMatcher(None, old, new).get_opcodes():
         if tag == "equal":
-            pieces.append(TextPiece("same", _without_middle("".join(old[i:j]))))
+            pieces.append(DiffPiece("same", _without_middle("".join(old[i:j]))))
             continue
-        pieces += [TextPiece("gone", "".join(old[i:j]))] if j > i else []
-        pieces += [TextPiece("new", "".join(new[k:m]))] if m > k else []
+        pieces += [DiffPiece("gone", "".join(old[i:j]))] if j > i else []
+        pieces += [DiffPiece("new", "".join(new[k:m]))] if m > k else []
     is_cut = any(len(text) - begin > len("".join(shown)) for text, shown in ((before, old), (after, new)))
-    return [*pieces, TextPiece("same", _LEFT_OUT)] if is_cut else pieces
+    return [*pieces, DiffPiece("same", _LEFT_OUT)] if is_cut else pieces
 
 
 def _parting(before: str, after: str) -> int:
@@ -85,11 +85,11 @@ def _fields(memory: Memory | None) -> dict[str, str]:
     }
 
 
-def marked(text: str, like: str) -> list[TextPiece]:
+def marked(text: str, like: str) -> list[DiffPiece]:
     """Return the pieces of a text, those words marked that another text has in some form."""
     wanted = frozenset(query_terms(like))
     kinds = groupby(_PIECES.findall(text), key=lambda piece: _kind(piece, wanted))
-    return [TextPiece(kind, "".join(pieces)) for kind, pieces in kinds]
+    return [DiffPiece(kind, "".join(pieces)) for kind, pieces in kinds]
 
 
 def _kind(piece: str, wanted: frozenset[str]) -> Literal["mark", "same"]:

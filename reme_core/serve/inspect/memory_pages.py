@@ -11,7 +11,7 @@ from reme_core.errors import MemoryNotFoundError
 from reme_core.ports import EventQuery
 from reme_core.schema import Memory, MemoryType, StoredMessage
 from reme_core.serve.access import Right
-from reme_core.serve.inspect.differences import CHARS_IN_LIST, TextPiece, changes, marked
+from reme_core.serve.inspect.differences import CHARS_IN_LIST, DiffPiece, changes, marked
 from reme_core.serve.inspect.name_map import read_map
 from reme_core.serve.inspect.view import View
 from reme_core.steps import user_input as inputs
@@ -81,7 +81,7 @@ async def sources_of(view: View, item: Memory) -> list[StoredMessage]:
     return await find_all(partial(view.memory.get_messages, **view.whose), list(ids)[:_MESSAGES])
 
 
-def quoted(said: StoredMessage, item: Memory, chars: int) -> Sequence[TextPiece]:
+def quoted(said: StoredMessage, item: Memory, chars: int) -> Sequence[DiffPiece]:
     """Return the beginning of a message with the words marked that the memory has."""
     return marked(shortened(said.message.full_text, chars), f"{item.when_to_use} {item.content}")
 

@@ -20,11 +20,14 @@ def test_a_block_is_set_shown_listed_and_deleted(reme: Reme) -> None:
     assert reme("block", "set", "human", "word " * 99).code == 2
     conflict = reme("block", "set", "human", "other", "--expect", "7")
     assert (conflict.code, "has revision 1" in conflict.err) == (8, True)
+    assert "block / human: 1 change" in reme("diff").out
     assert reme("block", "delete", "human").out == "deleted human\n"
     gone = reme("block", "show", "human")
     assert (gone.code, "`reme block list` lists those there are" in gone.err) == (3, True)
     assert "--limit: wanted a whole number" in reme("block", "set", "human", "--limit", "0").err
     assert "--expect: wanted the revision" in reme("block", "delete", "human", "--expect", "0").err
+    empty = reme("block", "set", "human")
+    assert (empty.code, "give its text, or an option" in empty.err) == (2, True)
 
 
 def test_a_grant_is_taken_back_by_its_own_command(reme: Reme) -> None:

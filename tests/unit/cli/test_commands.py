@@ -308,6 +308,7 @@ def test_delete_all_names_what_will_go_before_it_asks(reme: Reme, chat: str) -> 
     done = reme("delete", "--all", typed="y\n", at_terminal=True)
     assert "3 messages and 0 memories of user 'ana' in memory space 'default'" in done.err
     assert done.out.startswith("deleted 3 messages, 1 block, 0 memories and 0 events\n")
+    assert "nothing of user 'ana'" in reme("delete", "--all", "--yes").err
 
 
 def test_delete_without_a_terminal_and_without_yes_changes_nothing(reme: Reme) -> None:

@@ -137,13 +137,14 @@ async def test_a_run_is_undone_byte_for_byte_and_its_edits_stand_in_the_history(
     assert (await memory.get_memory_block("human", user_id="alice")).text == text
 
 
-async def test_blocks_are_seen_by_those_who_ask_for_them_alone(memory: ReMe) -> None:
-    await memory.set_memory_block("human", "Alice likes tea", user_id="alice")
+async def test_blocks_are_found_by_those_who_ask_for_them_alone_and_their_changes_are_told(memory: ReMe) -> None:
+    made = await memory.set_memory_block("human", "Alice likes tea", user_id="alice")
     fact = await memory.add_memory("Alice likes tea", user_id="alice")
     assert (await memory.list_memories(user_id="alice")).memories == (fact,)
     found = await memory.retrieve("who likes tea?", user_id="alice", limit=10)
     assert [hit.memory_id for hit in found.results] == [fact.memory_id]
-    assert [change.memory_id for change in (await memory.changes(user_id="alice")).changes] == [fact.memory_id]
+    changed = [change.memory_id for change in (await memory.changes(user_id="alice")).changes]
+    assert changed == [fact.memory_id, made.memory_id]
     [block] = (await memory.list_memories(user_id="alice", memory_type="block")).memories
     assert block.memory_type is MemoryType.BLOCK
     assert (await memory.stats(user_id="alice")).waiting_for_vectors == 0

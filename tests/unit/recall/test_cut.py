@@ -93,3 +93,32 @@ def test_a_budget_is_never_exceeded(made: list[tuple[bool, int]], budget: int) -
         for i, (is_fact, size) in enumerate(made)
     ]
     assert sum(len(text.split()) for text in texts(hits, budget)) <= budget
+
+
+def replaced(hit: Hit, by: str) -> Hit:
+    return hit.model_copy(update={"superseded_by": by})
+
+
+def test_a_replaced_twin_never_takes_the_place_of_what_replaced_it() -> None:
+    old = replaced(fact(1, "Ann owns a red bicycle", score=0.9), "m2")
+    same = replaced(fact(2, "ann owns a red bicycle.", score=0.8), "m3")
+    new = fact(3, "Ann owns a red bicycle", score=0.7)
+    for budget in (40, None):
+        found = cut_hits([old, same, new], WordCounter(), limit=10, token_budget=budget)
+        assert [hit.memory_id for hit in found] == ["m3"]
+    longer = replaced(fact(4, "Ann owns a red bicycle and a kayak", score=0.9), "m3")
+    assert cut_hits([longer, new], WordCounter(), limit=10, token_budget=40) == (longer, new)
+
+
+def test_a_replaced_memory_takes_no_message_away() -> None:
+    old = replaced(fact(1, "Ann now lives in Rome", score=0.9, source="1"), "m2")
+    said, new = message("1", "Ann lives in Rome", score=0.8), fact(2, "Ann lives in Oslo now", score=0.7)
+    for budget in (40, None):
+        assert said not in cut_hits(
+            [fact(1, "Ann now lives in Rome", score=0.9, source="1"), said],
+            WordCounter(),
+            limit=10,
+            token_budget=budget,
+        )
+        found = cut_hits([old, said, new], WordCounter(), limit=10, token_budget=budget)
+        assert found == (old, said, new)

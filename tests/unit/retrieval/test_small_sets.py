@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reme_bench.bm25 import bm25_order
 
 from reme_core.retrieval import Query, RankingIndex, Rows
 from reme_core.text import is_question, pack_terms, segment_passages, states_wish
-from tests.support.bm25 import bm25_order
 
 SETS = sorted((Path(__file__).parents[2] / "benchmarks" / "small_sets").glob("*.json"))
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reme_bench.bm25 import bm25_order
 
 from reme_core.retrieval import message_text, plain_rows
 from reme_core.retrieval.query_words import query_words, related_terms
 from reme_core.retrieval.ranking.partition_index import Query, RankingIndex
 from reme_core.retrieval.ranking.score_weights import MEMORY_WEIGHTS
 from reme_core.text import pack_terms, query_terms, terms
-from tests.support.bm25 import bm25_order
 
 texts = st.lists(
     st.lists(st.sampled_from(["tea", "milk", "bread", "北京", "river"]), max_size=5).map(" ".join), max_size=12

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from reme_core.serve.inspect.differences import TextPiece, difference
+from reme_core.serve.inspect.differences import DiffPiece, difference
 
 
 def test_a_difference_leads_from_one_text_to_the_other() -> None:
     pieces = difference("Eva lives in Lisbon.", "Eva lives in Porto now.")
     assert "".join(text for kind, text in pieces if kind != "new") == "Eva lives in Lisbon."
     assert "".join(text for kind, text in pieces if kind != "gone") == "Eva lives in Porto now."
-    assert pieces[0] == TextPiece("same", "Eva lives in ")
+    assert pieces[0] == DiffPiece("same", "Eva lives in ")
 
 
 def test_one_word_over_and_over_is_no_riddle() -> None:
@@ -28,5 +28,5 @@ def test_a_long_text_is_compared_from_where_it_changes() -> None:
 
 def test_a_difference_that_is_cut_says_so() -> None:
     pieces = difference("x " * 300, "y " * 300, chars=100)
-    assert pieces[-1] == TextPiece("same", " […] ")
+    assert pieces[-1] == DiffPiece("same", " […] ")
     assert sum(len(piece.text) for piece in pieces) < 210

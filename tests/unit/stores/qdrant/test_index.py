@@ -16,6 +16,7 @@ import pytest
 from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+from reme_bench.bm25 import bm25_order
 
 from reme_core.errors import (
     ConfigurationError,
@@ -43,7 +44,6 @@ from reme_core.stores.qdrant.points import (
 from reme_core.testing.memory_index_contract import entry, found, upsert
 from reme_core.testing.store_values import ALICE, DIMENSION
 from reme_core.text import terms
-from tests.support.bm25 import bm25_order
 
 
 def status(code: int, content: bytes = b"{}") -> UnexpectedResponse:

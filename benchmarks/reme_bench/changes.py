@@ -6,10 +6,16 @@ import statistics
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from evidence import Question, Row, recall_at
+from reme_bench.evidence import Question, Row, recall_at
 
-UPDATE, CONTRADICTION = "knowledge_update", "contradiction_resolution"
 _PLACES = 10
+_TITLES = {
+    "update: of those found in ten, the newest first": "newest first",
+    "update: as_of leaves the newer out": "as_of, newer left out",
+    "update: as_of, the older in the first ten": "as_of, older@10",
+    "update: the same without as_of": "older@10",
+    "contradiction: both sides in the first ten": "both sides@10",
+}
 
 
 def time_between(said_at: Mapping[str, str]) -> str | None:
@@ -45,29 +51,33 @@ def _said(said_at: Mapping[str, str], as_of: str, *, later: bool) -> set[str]:
 
 def asked_as_of(question: Question) -> str | None:
     """The time to ask an updated fact as of, between its older and its newest telling; None for other questions."""
-    return time_between(question.said_at) if question.category == UPDATE else None
+    return time_between(question.said_at) if question.change == "update" else None
+
+
+def figures(row: Row) -> dict[str, float]:
+    """Figures of one question about a fact that was told again; none of another."""
+    question, told = row.question, dict[str, float | None]()
+    if question.change is None:
+        return {}
+    found = question.labels(row.ids)
+    told["newest first"] = newest_first(list(dict.fromkeys(found)), question.said_at)
+    told["both sides@10"] = float(row.figures["recall@10"] == 1) if len(question.evidence) > 1 else None
+    if row.as_of is not None and row.ids_as_of is not None:
+        found_as_of = question.labels(row.ids_as_of)
+        told["as_of, newer left out"] = newer_left_out(found_as_of, question.said_at, row.as_of)
+        told["as_of, older@10"] = older_found(found_as_of, question.said_at, row.as_of)
+        told["older@10"] = older_found(found, question.said_at, row.as_of)
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def table(rows: Sequence[Row]) -> dict[str, str]:
     """Percent (and the number of questions it is the mean of) of one system; "-" where it wasn't asked."""
-    updates = [row for row in rows if row.question.category == UPDATE]
-    sides = [row for row in rows if row.question.category == CONTRADICTION and len(row.question.evidence) > 1]
-    parted = [(row, row.as_of, row.ids_as_of) for row in updates if row.as_of and row.ids_as_of is not None]
-    return {
-        "update: of those found in ten, the newest first": _mean(
-            [newest_first(r.ids, r.question.said_at) for r in updates]
-        ),
-        "update: as_of leaves the newer out": _mean(
-            [newer_left_out(ids, r.question.said_at, at) for r, at, ids in parted]
-        ),
-        "update: as_of, the older in the first ten": _mean(
-            [older_found(ids, r.question.said_at, at) for r, at, ids in parted]
-        ),
-        "update: the same without as_of": _mean([older_found(r.ids, r.question.said_at, at) for r, at, _ in parted]),
-        "contradiction: both sides in the first ten": _mean([float(r.figures["recall@10"] == 1) for r in sides]),
+    told = [(row.question.change, figures(row)) for row in rows]
+    values = {
+        title: [given[figure] for change, given in told if title.startswith(f"{change}:") and figure in given]
+        for title, figure in _TITLES.items()
     }
-
-
-def _mean(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return f"{100 * statistics.fmean(known):.1f} ({len(known)})" if known else "-"
+    return {
+        title: f"{100 * statistics.fmean(known):.1f} ({len(known)})" if known else "-"
+        for title, known in values.items()
+    }

@@ -1,0 +1,163 @@
+"""Running a data set: reme and the baselines over the same conversations, and the file of results of it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+from reme_bench import systems
+from reme_bench.conversations import Conversation
+from reme_bench.datasets import Loaded
+from reme_bench.results import Dataset, Machine, Milliseconds, NotMeasured, Results, Row, System
+from reme_bench.summary import as_result, summarised
+from reme_bench.systems import COSINE, PLAIN, RRF, VECTORS, WORDS, MakeRanking, Measured
+from reme_core.models import CachedEmbedder
+from reme_core.ports import ChatModel, Embedder, embedder_name
+from reme_core.retrieval import Matrix
+from reme_core.schema import Usage
+
+_BATCH = 64
+# What they are not measured by: they are orders over messages in memory, not memories.
+_OF_BASELINES = (
+    NotMeasured(what="bytes", why="it keeps nothing on disk"),
+    NotMeasured(what="append_ms", why="it is made anew for each conversation"),
+)
+_VECTORS_BEFORE = NotMeasured(what="embedding in search_ms", why="vectors of questions are looked up")
+Tell = Callable[[str], None]
+
+
+async def run(
+    loaded: Loaded, *, embedder: Embedder | None = None, llm: ChatModel | None = None, tell: Tell = lambda _: None
+) -> Results:
+    """Measure reme by words, with vectors where there is an embedder and with a model where there is one.
+
+    BM25 stands beside it, with vectors cosine and reciprocal rank fusion too. `tell` hears which system's turn it is.
+    """
+    measured: dict[System, list[Row]] = {}
+
+    async def ours(name: str, vectors: Embedder | None, model: ChatModel | None) -> None:
+        tell(name)
+        found = await systems.reme(loaded, vectors, name, llm=model)
+        measured[_system(name, "reme", found)] = [as_result(row) for row in found.rows]
+
+    with tempfile.TemporaryDirectory() as folder:
+        # One embedding of a text for all systems.
+        vectors = None if embedder is None else _cached(embedder, Path(folder))
+        await ours(f"reme, {WORDS}", None, None)
+        if vectors is not None:
+            await ours(f"reme, {VECTORS}", vectors, None)
+        if llm is not None:
+            await ours("reme, with a model", vectors, llm)
+        tell("baselines")
+        for name, found in (await baselines(loaded, vectors)).items():
+            measured[_system(name, "baseline", found)] = [as_result(row) for row in found.rows]
+    return results_of(loaded, measured, _versions(embedder))
+
+
+def _cached(embedder: Embedder, folder: Path) -> CachedEmbedder:
+    return CachedEmbedder(embedder, folder / "vectors.db", model=embedder_name(embedder))
+
+
+async def baselines(conversations: Iterable[Conversation], embedder: Embedder | None) -> dict[str, Measured]:
+    """Rank by BM25, with an embedder by cosine and by the fusion of both too, conversation by conversation."""
+    measured: dict[str, Measured] = {}
+    for conversation in conversations:
+        makes: dict[str, MakeRanking] = {PLAIN: systems.bm25}
+        if embedder is not None:
+            cosine = systems.cosine(await _vectors(conversation, embedder))
+            makes |= {COSINE: cosine, RRF: systems.fused(systems.bm25, cosine)}
+        for name, make in makes.items():
+            measured.setdefault(name, Measured()).rows.extend(systems.baseline([conversation], make, name))
+    return measured
+
+
+async def _vectors(conversation: Conversation, embedder: Embedder) -> systems.Vectors:
+    """Embed a conversation and its questions, and return what looks the vectors up."""
+    given = [turn.embedded for turn in conversation.turns] + [asked.text for asked in conversation.questions]
+    texts = list(dict.fromkeys(given))
+    parts = [await embedder.embed(texts[at : at + _BATCH]) for at in range(0, len(texts), _BATCH)]
+    rows = dict(zip(texts, np.concatenate(parts), strict=True))
+
+    def lookup(wanted: Sequence[str]) -> Matrix:
+        return np.stack([rows[text] for text in wanted])
+
+    return lookup
+
+
+def results_of(loaded: Loaded, measured: Mapping[System, Sequence[Row]], versions: Mapping[str, str]) -> Results:
+    """Put what systems found into a file of results, with its sums."""
+    return summarised(
+        Results(
+            made_at=datetime.now(UTC),
+            dataset=dataset_of(loaded),
+            machine=Machine(python=platform.python_version(), platform=platform.platform(), cpus=os.cpu_count() or 1),
+            versions=dict(versions),
+            systems=tuple(measured),
+            rows=tuple(row for rows in measured.values() for row in rows),
+        )
+    )
+
+
+def dataset_of(loaded: Loaded) -> Dataset:
+    """Tell which data set it was, by its checksum too, and how much of it."""
+    sizes = [(1, len(conversation.questions), len(conversation.turns)) for conversation in loaded]
+    conversations, questions, messages = (sum(column) for column in zip(*sizes, strict=True))
+    return Dataset(
+        name=loaded.source.title,
+        file=loaded.path.name,
+        sha256=loaded.sha256,
+        checksum_known=loaded.published is not None,
+        licence=loaded.source.licence,
+        conversations=conversations,
+        questions=questions,
+        messages=messages,
+    )
+
+
+def milliseconds(spent: Sequence[float]) -> Milliseconds | None:
+    """Return median and 95th percentile; None of nothing."""
+    if not spent:
+        return None
+    p50, p95 = np.percentile(spent, (50, 95))
+    return Milliseconds(p50=round(float(p50), 3), p95=round(float(p95), 3))
+
+
+def _system(name: str, kind: str, found: Measured) -> System:
+    usage: Usage = found.usage
+    is_ours = kind == "reme"
+    vectors_before = (_VECTORS_BEFORE,) if name in {COSINE, RRF} else ()
+    return System(
+        name=name,
+        kind="reme" if is_ours else "baseline",
+        bytes=found.bytes,
+        model_calls=usage.model_calls,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        append_ms=milliseconds(found.append_ms),
+        search_ms=milliseconds([row.milliseconds for row in found.rows]),
+        not_measured=_degraded(found) if is_ours else (*_OF_BASELINES, *vectors_before),
+    )
+
+
+def _degraded(found: Measured) -> tuple[NotMeasured, ...]:
+    return tuple(
+        NotMeasured(what=f"{count} of {len(found.rows)} questions as wanted", why=reason)
+        for reason, count in found.degraded.items()
+    )
+
+
+def _versions(embedder: Embedder | None) -> dict[str, str]:
+    told = {}
+    for name in ("reme-memory", "reme-memory-bench", "numpy"):
+        try:
+            told[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            told[name] = "not installed"
+    return told | ({} if embedder is None else {"embedding model": embedder_name(embedder)})

@@ -1,0 +1,253 @@
+"""Systems to compare: reme through its public API, and baselines over the same messages."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from reme_bench.bm25 import bm25_index
+from reme_bench.changes import asked_as_of
+from reme_bench.conversations import Conversation, Turn
+from reme_bench.evidence import BUDGETS, Found, Question, Row, figures_of, message_ids, tokens_to
+from reme_bench.minilm import MiniLM, NoVectorError, agreement
+from reme_core import Hit, ReMe
+from reme_core.models import CharacterTokenCounter
+from reme_core.ports import ChatModel, Embedder
+from reme_core.retrieval import Candidate, Matrix, fill_budget
+from reme_core.schema import Usage
+
+WORDS, VECTORS, PLAIN, COSINE, RRF = "words alone", "with vectors", "BM25", "cosine", "RRF"
+FILES, FILES_VECTORS = "as files, words alone", "as files, with vectors"
+# Results asked for: enough for twenty distinct messages even where several passages of one are found.
+LIMIT = 200
+# Of what was found, so much is kept in a row.
+_KEPT = 50
+# Of reciprocal rank fusion. Source: Cormack, Clarke, Buettcher 2009, Reciprocal rank fusion outperforms Condorcet.
+_RRF_K = 60
+# Share of the evidence that `tokens_to_80` asks for.
+_MOST_OF_IT = 0.8
+
+Ranking = Callable[[str], Iterable[tuple[Turn, float]]]
+MakeRanking = Callable[[Sequence[Turn]], Ranking]
+Vectors = Callable[[Sequence[str]], Matrix]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rows of all systems; why those with vectors are missing; how near made vectors are to the file's, if any were."""
+
+    rows: list[Row]
+    failure: str = ""
+    agreement: float | None = None
+
+
+@dataclass
+class Measured:
+    """What one system found and cost: `append_ms` of each session stored, `bytes` on disk, None of what keeps none.
+
+    `degraded` counts the questions that were answered without something, by what the memory says of it.
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    append_ms: list[float] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    bytes: int | None = None
+    degraded: Counter[str] = field(default_factory=Counter)
+
+
+def compare(conversations: Sequence[Conversation], embedder: MiniLM | None, plain: Mapping[str, MakeRanking]) -> Run:
+    """Measure reme and the baselines; a text without a vector fails what needs vectors, and nothing else."""
+    rows = measure(conversations, None, WORDS)
+    for name, make in plain.items():
+        rows += baseline(conversations, make, name)
+    if embedder is None:
+        return Run(rows)
+    try:
+        with_vectors = measure(conversations, embedder, VECTORS)
+        with_vectors += baseline(conversations, cosine(embedder.vectors), COSINE)
+        texts = [turn.text for conversation in conversations for turn in conversation.turns]
+        near = agreement(embedder, texts) if embedder.has_made else None
+    except NoVectorError as exc:
+        return Run(rows, str(exc))
+    return Run(rows + with_vectors, agreement=near)
+
+
+def measure(
+    conversations: Sequence[Conversation], embedder: MiniLM | None, system: str, *, one_scope: bool = False
+) -> list[Row]:
+    """Measure reme, by words alone where there is no embedder.
+
+    Raises:
+        NoVectorError: A text got no vector, even where reme went on by words.
+    """
+    try:
+        return asyncio.run(reme(conversations, embedder, system, one_scope=one_scope)).rows
+    finally:
+        if embedder is not None and embedder.failure is not None:
+            raise embedder.failure
+
+
+async def reme(
+    conversations: Iterable[Conversation],
+    embedder: Embedder | None,
+    system: str,
+    *,
+    one_scope: bool = False,
+    llm: ChatModel | None = None,
+) -> Measured:
+    """`summary` each session, `retrieve` each question: one user a conversation, or one for all (`one_scope`)."""
+    measured = Measured()
+    with tempfile.TemporaryDirectory() as folder:
+        async with ReMe("benchmark", folder, llm=llm, embedding=embedder) as memory:
+            if one_scope:
+                for conversation in conversations:
+                    await remember(memory, conversation, "everybody", measured)
+            for conversation in conversations:
+                user = "everybody" if one_scope else f"conversation-{conversation.name}"
+                if not one_scope:
+                    await remember(memory, conversation, user, measured)
+                for question in conversation.questions:
+                    measured.rows.append(await answer(memory, user, question, system, measured))
+        measured.bytes = _size(Path(folder))
+    return measured
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+async def remember(memory: ReMe, conversation: Conversation, user: str, measured: Measured) -> None:
+    """Store every session; a message left without its vector, where there is an embedder, is an error."""
+    for session_id, turns in conversation.sessions().items():
+        begun = time.perf_counter()
+        kept = await memory.summary([turn.as_message() for turn in turns], user_id=user, session_id=session_id)
+        measured.append_ms.append((time.perf_counter() - begun) * 1000)
+        measured.usage += kept.usage
+    measured.usage += await memory.flush()
+    waiting = (await memory.stats(user_id=user)).waiting_for_vectors
+    if waiting:
+        message = f"{waiting} texts of {conversation.name} have no vector: the run would not measure vectors"
+        raise RuntimeError(message)
+
+
+async def answer(memory: ReMe, user: str, question: Question, system: str, measured: Measured) -> Row:
+    """Ask one question, and a fact that changed once more as of the time between its tellings."""
+    row = row_of(system, question, await ask(memory, user, question, measured))
+    as_of = asked_as_of(question)
+    if as_of is None:
+        return row
+    before = await memory.retrieve(question.text, user_id=user, limit=LIMIT, as_of=as_of)
+    return replace(row, as_of=as_of, ids_as_of=message_ids(before.results))
+
+
+async def ask(memory: ReMe, user: str, question: Question, measured: Measured) -> Found:
+    """Ask once for a ranking, and once for each budget of tokens, as users do."""
+    begun = time.perf_counter()
+    ranking = await memory.retrieve(question.text, user_id=user, limit=LIMIT)
+    spent = (time.perf_counter() - begun) * 1000
+    measured.usage += ranking.usage
+    measured.degraded.update(ranking.degraded)
+    within = {}
+    if question.evidence:
+        for budget in BUDGETS:
+            found = await memory.retrieve(question.text, user_id=user, token_budget=budget)
+            within[budget] = found.results
+    return Found(ranking.results, within, spent)
+
+
+def row_of(system: str, question: Question, found: Found) -> Row:
+    """Return the row of what a system found for a question."""
+    return Row(
+        system=system,
+        question=question,
+        ids=message_ids(found.ranking)[:_KEPT],
+        scores=[round(hit.score, 6) for hit in found.ranking[:_KEPT]],
+        milliseconds=found.milliseconds,
+        figures=figures_of(found, question),
+        tokens_to_80=tokens_to(_MOST_OF_IT, found.ranking, question) if question.evidence else None,
+    )
+
+
+def baseline(conversations: Iterable[Conversation], make: MakeRanking, system: str) -> list[Row]:
+    """Rank whole messages, none cut: budgets are filled from the top by the rule that `retrieve` fills them by."""
+    rows = []
+    for conversation in conversations:
+        rank = make(conversation.turns)
+        for question in conversation.questions:
+            begun = time.perf_counter()
+            ranked = list(islice(rank(question.text), LIMIT))
+            spent = (time.perf_counter() - begun) * 1000
+            hits = [
+                Hit(memory=turn.text, layer="message", score=score, message_ids=(turn.message_id,))
+                for turn, score in ranked
+            ]
+            rows.append(row_of(system, question, found_in_order(hits, spent)))
+    return rows
+
+
+def found_in_order(hits: Sequence[Hit], milliseconds: float = 0.0) -> Found:
+    """What a ranking gives: budgets are filled from its top."""
+    return Found(hits, {budget: _filled(hits, budget) for budget in BUDGETS}, milliseconds)
+
+
+def _filled(hits: Sequence[Hit], budget: int) -> list[Hit]:
+    counter = CharacterTokenCounter()
+    candidates = (Candidate(item=i, text=hit.memory, tokens=counter.count(hit.memory)) for i, hit in enumerate(hits))
+    return [hits[taken.item] for taken in fill_budget(candidates, budget_tokens=budget)]
+
+
+def bm25(turns: Sequence[Turn]) -> Ranking:
+    """BM25 over all messages."""
+    index = bm25_index([turn.embedded for turn in turns])
+
+    def rank(question: str) -> Iterator[tuple[Turn, float]]:
+        return ((turns[place], score) for place, score in index(question))
+
+    return rank
+
+
+def bm25_of_users(turns: Sequence[Turn]) -> Ranking:
+    """BM25 over the user's turns alone."""
+    return bm25([turn for turn in turns if turn.role == "user"])
+
+
+def cosine(vectors: Vectors) -> MakeRanking:
+    """Cosine of question and message; `vectors` gives unit rows of texts."""
+
+    def make(turns: Sequence[Turn]) -> Ranking:
+        matrix = vectors([turn.embedded for turn in turns])
+
+        def rank(question: str) -> Iterator[tuple[Turn, float]]:
+            scores = matrix @ vectors([question])[0]
+            return ((turns[place], float(scores[place])) for place in np.argsort(-scores, kind="stable"))
+
+        return rank
+
+    return make
+
+
+def fused(*makes: MakeRanking) -> MakeRanking:
+    """Reciprocal rank fusion of whole rankings; equal sums stand in the order told."""
+
+    def make(turns: Sequence[Turn]) -> Ranking:
+        ranks = [make_one(turns) for make_one in makes]
+
+        def rank(question: str) -> Iterator[tuple[Turn, float]]:
+            scores = dict.fromkeys((turn.message_id for turn in turns), 0.0)
+            for ranking in ranks:
+                for place, (turn, _) in enumerate(ranking(question), 1):
+                    scores[turn.message_id] += 1 / (_RRF_K + place)
+            ordered = sorted(turns, key=lambda turn: -scores[turn.message_id])
+            return ((turn, scores[turn.message_id]) for turn in ordered)
+
+        return rank
+
+    return make
