@@ -10,6 +10,7 @@ import pytest
 
 import reme_core
 import reme_langchain
+from tests.wheels.examples import CHECKS
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = [*sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml")), ROOT / "benchmarks"]
@@ -44,3 +45,10 @@ def test_the_names_that_lie_in_langgraphs_namespace_are_those_of_the_adapter() -
     assert not [
         path for folder in FOLDERS for path in folder.glob("langgraph/**/__init__.py") if path.parent.name != "reme"
     ]
+
+
+def test_each_extra_that_users_install_has_an_example_that_is_run_where_it_alone_is_installed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    tried = {check.extra for check in CHECKS if check.distribution == project["name"]}
+    assert tried == {"", *project["optional-dependencies"]} - {"test", "types", "dev"}
+    assert all(check.page or check.program or check.command for check in CHECKS)
