@@ -24,11 +24,12 @@ torture test-postgres files-minute served: export PYTEST_DEBUG_TEMPROOT ?= $(or 
 # The suite and the benchmarks start hundreds of processes, which would compile the package anew each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 wheels wheels-lowest bench bench-imports bench-postgres bench-mcp bench-demo bench-locomo bench-beam experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope browser clean
+.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 wheels wheels-lowest bench bench-imports bench-postgres bench-mcp bench-demo bench-locomo bench-beam experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope browser site clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
-	@echo "make test          everything: lint, types, import layers, the whole default suite, the distributions"
+	@echo "make test          everything: lint, types, import layers, the whole default suite, the distributions, the manual"
+	@echo "make site          the manual as a site, in site/: built without a warning, every link followed (make test does, too)"
 	@echo "make wheels        builds every distribution, and runs the first example of each extra in an empty environment"
 	@echo "make wheels-lowest the same with the oldest releases that the bounds allow"
 	@echo "make conformance   the suites of the Model Context Protocol, in both eras (npm and a registry are needed)"
@@ -62,7 +63,7 @@ help:
 demo: .venv-demo/done
 	.venv-demo/bin/python examples/demo.py
 
-test: check unit agentscope1 agentscope2 wheels
+test: check unit agentscope1 agentscope2 wheels site
 
 check: lint types imports
 
@@ -153,6 +154,18 @@ test-upstream: .venv-upstream/done
 test-upstream-agentscope: .venv-as1/done
 	.venv-as1/bin/python tests/upstream/run.py agentscope --agentscope "$(AGENTSCOPE)"
 
+# The manual. The packages are read and not imported, so none of them is installed. The releases of what builds it are held,
+# as what they warn of changes; ruff lays out signatures. Without NO_MKDOCS_2_WARNING the theme speaks of its own future, and
+# with --quiet a strict build would pass over every warning.
+.venv-site/done: Makefile
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python $(PIP) install 'mkdocs==1.6.*' 'mkdocs-material==9.8.*' 'mkdocstrings[python]==1.0.*' 'ruff==0.17.*'
+	touch $@
+
+site: .venv-site/done
+	PATH="$(CURDIR)/.venv-site/bin:$$PATH" NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --strict
+	.venv-site/bin/python tests/docs/built_site.py site
+
 bench: .venv/done
 	PYTHONPATH=.:benchmarks .venv/bin/python tests/benchmarks/run.py --json bench.json
 
@@ -175,4 +188,4 @@ experiments: .venv/done
 	.venv/bin/python tests/benchmarks/experiments.py "$(CONVERSATION)" $(if $(MODEL),--model "$(MODEL)") $(OPTIONS)
 
 clean:
-	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .venv-upstream .venv-browser .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .conformance build dist *.egg-info bench.json bench-locomo.json bench-beam.json bench-mcp.json bench-demo.json
+	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .venv-upstream .venv-browser .venv-site site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .conformance build dist *.egg-info bench.json bench-locomo.json bench-beam.json bench-mcp.json bench-demo.json

@@ -34,18 +34,24 @@ Tell = Callable[[str], None]
 
 
 async def run(
-    loaded: Loaded, *, embedder: Embedder | None = None, llm: ChatModel | None = None, tell: Tell = lambda _: None
+    loaded: Loaded,
+    *,
+    embedder: Embedder | None = None,
+    llm: ChatModel | None = None,
+    notes_within: int | None = None,
+    tell: Tell = lambda _: None,
 ) -> Results:
     """Measure reme by words, with vectors where there is an embedder and with a model where there is one.
 
     BM25 stands beside it, with vectors cosine and reciprocal rank fusion too. `tell` hears which system's turn it is.
+    The rows keep the notes of a budget of tokens, if one is named.
     """
     measured: dict[System, list[Row]] = {}
 
     async def ours(name: str, vectors: Embedder | None, model: ChatModel | None) -> None:
         tell(name)
         found = await systems.reme(loaded, vectors, name, llm=model)
-        measured[_system(name, "reme", found)] = [as_result(row) for row in found.rows]
+        measured[_system(name, "reme", found)] = [as_result(row, notes_within) for row in found.rows]
 
     with tempfile.TemporaryDirectory() as folder:
         # One embedding of a text for all systems.
@@ -57,8 +63,8 @@ async def run(
             await ours("reme, with a model", vectors, llm)
         tell("baselines")
         for name, found in (await baselines(loaded, vectors)).items():
-            measured[_system(name, "baseline", found)] = [as_result(row) for row in found.rows]
-    return results_of(loaded, measured, _versions(embedder))
+            measured[_system(name, "baseline", found)] = [as_result(row, notes_within) for row in found.rows]
+    return results_of(loaded, measured, versions(embedder))
 
 
 def _cached(embedder: Embedder, folder: Path) -> CachedEmbedder:
@@ -153,7 +159,8 @@ def _degraded(found: Measured) -> tuple[NotMeasured, ...]:
     )
 
 
-def _versions(embedder: Embedder | None) -> dict[str, str]:
+def versions(embedder: Embedder | None) -> dict[str, str]:
+    """Return the versions of what measures."""
     told = {}
     for name in ("reme-memory", "reme-memory-bench", "numpy"):
         try:

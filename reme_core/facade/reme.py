@@ -230,6 +230,7 @@ class ReMe(
             _ = self._learning  # it does the jobs that earlier processes left
 
     sync = MakesSync(__init__)
+    """`ReMe.sync(...)` takes the arguments of `ReMe` and makes a `SyncReMe`; `memory.sync()` wraps an open memory."""
 
     def _keep_files(self, files: str | Path | Folders, counter: TokenCounter) -> None:
         """Have files follow what is written to the store from here on (ConfigurationError)."""

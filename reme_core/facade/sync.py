@@ -210,6 +210,7 @@ class SyncReMe:
     check = _waiting(ReMe.check)
     export = _waiting(ReMe.export)
     import_ = _waiting(ReMe.import_)
+    import_from = _waiting(ReMe.import_from)
     dump = _waiting(ReMe.dump)
     load = _waiting(ReMe.load)
     reembed = _waiting(ReMe.reembed)

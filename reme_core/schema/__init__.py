@@ -40,6 +40,9 @@ from reme_core.schema.hits import shown_beginning as shown_beginning
 from reme_core.schema.hits import shown_end as shown_end
 from reme_core.schema.hits import shown_validity as shown_validity
 from reme_core.schema.hits import with_validity as with_validity
+from reme_core.schema.imports import ImportedUser as ImportedUser
+from reme_core.schema.imports import ImportReport as ImportReport
+from reme_core.schema.imports import UnreadableItem as UnreadableItem
 from reme_core.schema.jobs import Job as Job
 from reme_core.schema.jobs import JobState as JobState
 from reme_core.schema.mapping import Cost as Cost

@@ -41,6 +41,7 @@ MODULES = {
     "reme_core.text": "error_class",
     "reme_core.tools": "",
     "reme_core.tools.files": "",
+    "reme_core.transfer.importers.items": "ImportSource ImportedItem ImportedMemory ImportedSession Unreadable",
     "reme_agentscope": "",
     "reme_langchain": "",
 }
