@@ -157,9 +157,9 @@ test-upstream-agentscope: .venv-as1/done
 # The manual. The packages are read and not imported, so none of them is installed. The releases of what builds it are held,
 # as what they warn of changes; ruff lays out signatures. Without NO_MKDOCS_2_WARNING the theme speaks of its own future, and
 # with --quiet a strict build would pass over every warning.
-.venv-site/done: Makefile
+.venv-site/done: Makefile lint.lock
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python $(PIP) install 'mkdocs==1.6.*' 'mkdocs-material==9.8.*' 'mkdocstrings[python]==1.0.*' 'ruff==0.17.*'
+	$(@D)/bin/python $(PIP) install 'mkdocs==1.6.*' 'mkdocs-material==9.8.*' 'mkdocstrings[python]==1.0.*' ruff --constraint lint.lock
 	touch $@
 
 site: .venv-site/done
