@@ -339,6 +339,6 @@ def test_where_the_memory_lies_comes_from_options_or_variables(
 
 
 def test_the_version_and_the_help_are_told(reme: Reme) -> None:
-    assert reme("--version").out == "reme 0.1.0\n"
+    assert reme("--version").out == "reme 1.0.0rc1\n"
     assert "Exit codes" in reme("--help").out
     assert "--yes" in reme("delete", "--help").out
