@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from reme_core.schema import Feedback as Feedback
     from reme_core.schema import Forgotten as Forgotten
     from reme_core.schema import Hit as Hit
+    from reme_core.schema import ImportReport as ImportReport
     from reme_core.schema import Job as Job
     from reme_core.schema import JobState as JobState
     from reme_core.schema import LineProblem as LineProblem
@@ -120,7 +121,7 @@ if TYPE_CHECKING:
     from reme_core.working.messages_to_keep import ContextCheck as ContextCheck
     from reme_core.working.messages_to_keep import ContextLimits as ContextLimits
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
     _NAMES = {
@@ -138,8 +139,8 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
         ),
         "ports": "Counts ToolCallPage ToolPage",
         "schema": (
-            "Block ChangedMemories ChangeKind ChatReply CleanedOffloads CompactedContext ContextUse Cost "
-            "DumpedLibrary Erased Event Evolution FactPreview Feedback Forgotten Hit Job JobState LineProblem "
+            "Block ChangedMemories ChangeKind ChatReply CleanedOffloads CompactedContext ContextUse Cost DumpedLibrary "
+            "Erased Event Evolution FactPreview Feedback Forgotten Hit ImportReport Job JobState LineProblem "
             "LoadedLibrary Memory MemoryBlock MemoryChange MemoryGroup MemoryPage MemoryType MergedMemories Message "
             "Neighbours OffloadedContext OffloadInfo OffloadKind PreparedContext RecordedToolCalls RejectedExperience "
             "RejectedFact Relation RelationPath RelationStep Reloaded ReloadResult RetrieveResult Scope Source "

@@ -14,22 +14,24 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from reme_core.errors import ConfigurationError, ReMeError
+from reme_langchain.importing.foreign_savers import (
+    ForeignSaver,
+    Key,
+    checkpoint_keys,
+    foreign_saver,
+    is_sqlite_saver,
+    is_url,
+)
 from reme_langchain.saver import ReMeSaver
 from reme_langchain.saver._checkpoint_rows import ListQuery, list_rows
 from reme_langchain.saver._saver_requests import put_request, write_requests
-
-if TYPE_CHECKING:
-    from langgraph.checkpoint.postgres import PostgresSaver
-
-Key: TypeAlias = tuple[str, str, str]
-"""Thread, namespace and id of a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +58,14 @@ def import_checkpoints(
     dry_run: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> CheckpointImport:
-    """Copy checkpoints, values and writes of `PostgresSaver`, or of another saver of ours; the source is only read.
+    """Copy checkpoints, values and writes of LangGraph's savers, or of another one of ours; the source is only read.
 
     A checkpoint that the target has is left alone, so doing it again changes nothing, and goes on where it was stopped.
 
     Args:
-        source: The URL of the database, as `PostgresSaver.from_conn_string` takes it; or a saver of ours, which is to
-            `allow` those types as well: so threads move between a file and PostgreSQL.
+        source: The URL of the database, as `PostgresSaver.from_conn_string` takes it; the path of a file of
+            `SqliteSaver`; or a saver of ours, which is to `allow` those types as well: so threads move between a file
+            and PostgreSQL.
         target: Where they go; it is to `allow` the types that are in them.
         threads: Only these; None: all.
         serde: The serialiser that the source was written with, where that is not the default one.
@@ -70,7 +73,8 @@ def import_checkpoints(
         progress: Told how many checkpoints were looked at, after each.
 
     Raises:
-        ConfigurationError: The source can't be read, or langgraph-checkpoint-postgres is not installed.
+        ConfigurationError: The source can't be read, or the library that wrote it is not installed.
+        StoreAccessError: The file can't be read.
         TypeError: A value that the target would not rebuild; it names what to add to `allow`. What came before is kept.
     """
     done, present, names = 0, 0, set[str]()
@@ -90,41 +94,21 @@ def import_checkpoints(
 
 
 @contextmanager
-def _opened(source: str | ReMeSaver, serde: SerializerProtocol | None) -> Iterator[PostgresSaver | ReMeSaver]:
+def _opened(source: str | ReMeSaver, serde: SerializerProtocol | None) -> Iterator[ForeignSaver | ReMeSaver]:
     if isinstance(source, ReMeSaver):
         yield source
         return
-    try:
-        from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415  # nothing else needs it
-        from psycopg import Error  # noqa: PLC0415  # as above
-    except ImportError as exc:
-        msg = "the source is read by the library that wrote it: pip install langgraph-checkpoint-postgres"
-        raise ConfigurationError(msg) from exc
-    try:
-        with PostgresSaver.from_conn_string(source) as saver:
-            if serde is not None:
-                saver.serde = serde
-            yield saver
-    except Error as exc:
-        msg = f"the source can't be read ({type(exc).__name__}): is it the right server, role and database?"
-        raise ConfigurationError(msg) from None  # the driver's words may hold the URL
+    with foreign_saver(source, serde) as saver:
+        yield saver
 
 
-def _keys(saver: PostgresSaver | ReMeSaver, threads: Sequence[str] | None) -> Iterator[Key]:
+def _keys(saver: ForeignSaver | ReMeSaver, threads: Sequence[str] | None) -> Iterator[Key]:
     """Yield what is there, thread by thread, parents before their children."""
     if isinstance(saver, ReMeSaver):
         found = saver._file.read(lambda c: c.execute(_OURS).fetchall())  # noqa: SLF001  # of this package
         yield from (key for key in found if threads is None or key[0] in threads)
         return
-    query = (
-        "SELECT thread_id, checkpoint_ns, checkpoint_id FROM checkpoints"
-        " WHERE %s::text[] IS NULL OR thread_id = ANY(%s) ORDER BY thread_id, checkpoint_id, checkpoint_ns"
-    )
-    asked = None if threads is None else list(threads)
-    with saver._cursor() as cursor:  # noqa: SLF001  # it has no call that lists ids alone
-        rows = cursor.execute(query, (asked, asked)).fetchall()
-    for row in rows:
-        yield row["thread_id"], row["checkpoint_ns"], row["checkpoint_id"]
+    yield from checkpoint_keys(saver, threads)
 
 
 _OURS = """SELECT name, ns, checkpoint_id FROM langgraph_checkpoints
@@ -170,7 +154,9 @@ def _config(key: tuple[str, str, str | None], **more: str) -> RunnableConfig:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Import from a database into another one, or into a file; return 0 when it is done."""
     parser = argparse.ArgumentParser(prog="python -m reme_langchain.import_checkpoints", description=main.__doc__)
-    parser.add_argument("source", help="postgresql://... of langgraph-checkpoint-postgres, or a folder or file of ours")
+    parser.add_argument(
+        "source", help="postgresql://... of PostgresSaver, a file of SqliteSaver, or a folder or file of ours"
+    )
     parser.add_argument("target", help="postgresql://..., or the path of a folder or file, of a ReMeSaver")
     parser.add_argument("--thread", action="append", help="only this thread; may be repeated")
     parser.add_argument(
@@ -182,11 +168,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         allow = [(module, name) for module, _, name in (text.partition(":") for text in given.allow)]
         with ExitStack() as opened:
-            source, is_path = given.source, not given.source.startswith(("postgresql://", "postgres://"))
+            source, is_path = given.source, not is_url(given.source)
             if is_path and not Path(source).exists():
                 msg = f"there is no memory at {source!r}: wanted a folder, a file, or postgresql://..."
                 raise ConfigurationError(msg)
-            if given.from_reme or is_path:
+            if given.from_reme or (is_path and not is_sqlite_saver(Path(source))):
                 source = opened.enter_context(ReMeSaver(source, allow=allow))
             target = opened.enter_context(ReMeSaver(given.target, allow=allow))
             done = import_checkpoints(source, target, threads=given.thread, dry_run=given.dry_run)

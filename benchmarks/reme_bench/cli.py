@@ -9,14 +9,18 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 from typer.main import get_command
 
 from reme_bench import runner
+from reme_bench.answers import AnswerBook, NamedModel, answer_questions, check_answered, endpoint_model
+from reme_bench.cli_tasks import BaseUrl, tasks
 from reme_bench.datasets import SOURCES, Loaded, load
+from reme_bench.evidence import BUDGETS
 from reme_bench.minilm import MiniLM, NoVectorError
+from reme_bench.report import write_report
 from reme_bench.results import Results
 from reme_bench.systems import OWN_FILE
 from reme_bench.tables import results_table
@@ -30,6 +34,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Measure memories on published conversations, from files that you have.",
 )
+app.command("tasks")(tasks)
+_ANSWERS = typer.Option("--answers", metavar="MODEL", help="Have this model answer from each system's notes.")
+Judge: TypeAlias = Annotated[str | None, typer.Option("--judge", metavar="MODEL", help="Have it mark the answers.")]
 
 
 @app.command("sets")
@@ -59,6 +66,10 @@ def run(
     with_model: Annotated[
         bool, typer.Option("--with-model", help="Also with the chat model of the environment; it costs.")
     ] = False,
+    answers: Annotated[str | None, _ANSWERS] = None,
+    judge: Judge = None,
+    base_url: BaseUrl = None,
+    budget: Annotated[int, typer.Option("--budget", help="Tokens of notes a question: 512, 1024 or 2048.")] = 1024,
 ) -> None:
     """Measure reme and the baselines: by words, and with the embedding model of the environment where one is set."""
     source = SOURCES.get(dataset)
@@ -68,20 +79,77 @@ def run(
     if json is not None and not _can_be_written(json):
         message = f"--json: {str(json)!r} can't be written: name a file, in a folder that is there and yours"
         raise InvalidInputError(message)
+    if (answers is None and judge is not None) or (answers is not None and json is None) or budget not in BUDGETS:
+        message = "--judge goes with --answers, --answers with --json, --budget is 512, 1024 or 2048"
+        raise InvalidInputError(message)
+    models = None if answers is None else _models(answers, judge, base_url)
     loaded = load(source, path, limit)
     typer.echo(_about(loaded), err=True)
     with ExitStack() as stack:
         ours = stack.enter_context(MiniLM(vectors or [], minilm)) if minilm else None
         try:
-            results = asyncio.run(_measure(loaded, ours, from_environment=not no_embedding, with_model=with_model))
+            measuring = _measure(
+                loaded,
+                ours,
+                from_environment=not no_embedding,
+                with_model=with_model,
+                notes_within=budget if models else None,
+            )
+            results = asyncio.run(measuring)
         except NoVectorError as exc:
             raise ModelError(str(exc)) from exc
     if json is not None:
         results.write(json)
+    if models and json is not None:
+        results = _answered(results, models, json, budget)
     typer.echo(results_table(results))
+    check_answered(results)
 
 
-async def _measure(loaded: Loaded, minilm: MiniLM | None, *, from_environment: bool, with_model: bool) -> Results:
+@app.command("answer")
+def answer(
+    path: Annotated[
+        Path, typer.Argument(help="A file of results whose rows have notes, such as one of other memories.")
+    ],
+    answers: Annotated[str, _ANSWERS],
+    judge: Judge = None,
+    base_url: BaseUrl = None,
+    budget: Annotated[int, typer.Option("--budget", help="Tokens that the notes are within, for the record.")] = 1024,
+) -> None:
+    """Have a model answer from the notes of a file of results, and another one judge; the file is written anew."""
+    results = _answered(Results.read(path), _models(answers, judge, base_url), path, budget)
+    typer.echo(results_table(results))
+    check_answered(results)
+
+
+def _answered(results: Results, models: tuple[NamedModel, NamedModel | None], path: Path, budget: int) -> Results:
+    typer.echo("answers", err=True)
+    results = asyncio.run(answer_questions(results, *models, AnswerBook.beside(path), budget=budget))
+    results.write(path)
+    return results
+
+
+@app.command("report")
+def report(
+    results: Annotated[list[Path], typer.Argument(help="Files of results; those of one data set stand side by side.")],
+    out: Annotated[Path, typer.Option("--out", help="The HTML file that is written.")],
+) -> None:
+    """Write one page of files of results: tables, pictures, and each question with what each system found."""
+    try:
+        write_report(results, out)
+    except OSError as exc:
+        message = f"{exc.filename!r}: {exc.strerror}"
+        raise InvalidInputError(message) from exc
+    typer.echo(f"{out}: a report of {len(results)} files of results", err=True)
+
+
+def _models(answers: str, judge: str | None, base_url: str | None) -> tuple[NamedModel, NamedModel | None]:
+    return endpoint_model(answers, base_url), None if judge is None else endpoint_model(judge, base_url)
+
+
+async def _measure(
+    loaded: Loaded, minilm: MiniLM | None, *, from_environment: bool, with_model: bool, notes_within: int | None
+) -> Results:
     with tempfile.TemporaryDirectory() as folder:
         async with ReMe("settings", folder, vector_store=OWN_FILE) as settings:
             embedder = minilm or (settings.embedder if from_environment else None)
@@ -91,7 +159,11 @@ async def _measure(loaded: Loaded, minilm: MiniLM | None, *, from_environment: b
                 raise InvalidInputError(message)
             try:
                 return await runner.run(
-                    loaded, embedder=embedder, llm=llm, tell=lambda name: typer.echo(name, err=True)
+                    loaded,
+                    embedder=embedder,
+                    llm=llm,
+                    notes_within=notes_within,
+                    tell=lambda name: typer.echo(name, err=True),
                 )
             finally:
                 if minilm is not None and minilm.failure is not None:

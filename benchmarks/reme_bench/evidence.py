@@ -71,7 +71,8 @@ class Found:
 class Row:
     """One question and one system. A figure that the question can't have is missing from `figures`.
 
-    `ids_as_of` is what was found when the question was asked once more `as_of` a time, where it was.
+    `notes` is the text within each budget. `ids_as_of` is what was found when the question was asked once more `as_of`
+    a time, where it was.
     """
 
     system: str
@@ -83,6 +84,7 @@ class Row:
     tokens_to_80: int | None = None
     as_of: str | None = None
     ids_as_of: list[str] | None = None
+    notes: Mapping[int, str] = field(default_factory=dict)
 
 
 def message_ids(hits: Iterable[Hit]) -> list[str]:

@@ -91,6 +91,7 @@ class Row(_Part):
     A figure that the question can't have is missing from `figures`. `ids` are the messages found, best first;
     `top_score` is the first result's, on the system's own scale. `tokens_to_80` counts the tokens of the texts from the
     top down to where they hold 80 % of the evidence; None: all that was found holds less.
+    `notes` are what a reader answers from.
     """
 
     system: str
@@ -105,6 +106,7 @@ class Row(_Part):
     ids: tuple[str, ...] = ()
     tokens_to_80: int | None = None
     gold: str | None = None
+    notes: str | None = None
     answer: str | None = None
     marks: Marks | None = None
 
@@ -140,6 +142,29 @@ class Prompts(_Part):
     judge: str | None = None
 
 
+class AnswerFailure(_Part):
+    """An answer or a mark that is missing because the endpoint failed: the class of the error, and what it said."""
+
+    system: str
+    conversation: str
+    question_id: str
+    stage: Literal["reader", "judge"]
+    error: str
+    message: str
+
+
+class Answering(_Part):
+    """Models that answered and judged, the tokens of notes that a question had, and what all answers kept have cost."""
+
+    reader: str
+    judge: str | None = None
+    budget: int = Field(ge=1)
+    model_calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    failures: tuple[AnswerFailure, ...] = ()
+
+
 class Results(_Part):
     """Everything that a run measured."""
 
@@ -153,6 +178,7 @@ class Results(_Part):
     summary: tuple[Summary, ...] = ()
     paired: tuple[Paired, ...] = ()
     prompts: Prompts = Prompts()
+    answering: Answering | None = None
 
     @classmethod
     def read(cls, path: Path) -> Self:

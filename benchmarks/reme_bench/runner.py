@@ -34,11 +34,17 @@ Tell = Callable[[str], None]
 
 
 async def run(
-    loaded: Loaded, *, embedder: Embedder | None = None, llm: ChatModel | None = None, tell: Tell = lambda _: None
+    loaded: Loaded,
+    *,
+    embedder: Embedder | None = None,
+    llm: ChatModel | None = None,
+    notes_within: int | None = None,
+    tell: Tell = lambda _: None,
 ) -> Results:
     """Measure reme by words, with vectors where there is an embedder and with a model where there is one.
 
     BM25 stands beside it, with vectors cosine and reciprocal rank fusion too. `tell` hears which system's turn it is.
+    The rows keep the notes of a budget of tokens, if one is named.
 
     Raises:
         WrongFileError: The file is something else, anywhere in it: it is read to its end before anything is measured.
@@ -50,7 +56,7 @@ async def run(
         tell(name)
         found = await systems.reme(loaded, vectors, name, llm=model)
         missing = (_VECTORS_BEFORE,) if vectors is not None and model is not None else ()
-        measured[_system(name, "reme", found, missing)] = [as_result(row) for row in found.rows]
+        measured[_system(name, "reme", found, missing)] = [as_result(row, notes_within) for row in found.rows]
 
     with tempfile.TemporaryDirectory() as folder:
         # One embedding of a text for all systems.
@@ -63,8 +69,8 @@ async def run(
         tell("baselines")
         for name, found in (await baselines(loaded, vectors)).items():
             missing = _OF_BASELINES if name == PLAIN else (*_OF_BASELINES, _VECTORS_BEFORE)
-            measured[_system(name, "baseline", found, missing)] = [as_result(row) for row in found.rows]
-    return results_of(dataset, measured, _versions(embedder))
+            measured[_system(name, "baseline", found, missing)] = [as_result(row, notes_within) for row in found.rows]
+    return results_of(dataset, measured, versions(embedder))
 
 
 def _cached(embedder: Embedder, folder: Path) -> CachedEmbedder:
@@ -158,7 +164,8 @@ def _degraded(found: Measured) -> tuple[NotMeasured, ...]:
     )
 
 
-def _versions(embedder: Embedder | None) -> dict[str, str]:
+def versions(embedder: Embedder | None) -> dict[str, str]:
+    """Return the versions of what measures."""
     told = {}
     for name in ("reme-memory", "reme-memory-bench", "numpy"):
         try:

@@ -15,8 +15,8 @@ ABSTENTION, TOKENS, REACHED = "abstention AUROC", "tokens to 80 %", "80 % reache
 _Z = 1.96
 
 
-def as_result(row: evidence.Row) -> Row:
-    """Return the row of a file of what a system found for a question."""
+def as_result(row: evidence.Row, notes_within: int | None = None) -> Row:
+    """Return the row of a file of what a system found for a question, with the notes of a budget if one is named."""
     question = row.question
     return Row(
         system=row.system,
@@ -31,6 +31,7 @@ def as_result(row: evidence.Row) -> Row:
         ids=tuple(row.ids),
         tokens_to_80=row.tokens_to_80,
         gold=question.gold,
+        notes=None if notes_within is None else row.notes.get(notes_within),
     )
 
 

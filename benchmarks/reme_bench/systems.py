@@ -25,6 +25,8 @@ from reme_core.models import CharacterTokenCounter
 from reme_core.ports import ChatModel, Embedder
 from reme_core.retrieval import Candidate, Matrix, fill_budget
 from reme_core.schema import Usage, parse_time
+from reme_core.schema.hits import found_line
+from reme_core.steps.user_input import read_time
 
 WORDS, VECTORS, PLAIN, COSINE, RRF = "words alone", "with vectors", "BM25", "cosine", "RRF"
 FILES, FILES_VECTORS = "as files, words alone", "as files, with vectors"
@@ -173,7 +175,7 @@ async def ask(memory: ReMe, user: str, question: Question, measured: Measured) -
     measured.usage += ranking.usage
     measured.degraded.update(ranking.degraded)
     within = {}
-    if question.evidence:
+    if question.evidence or question.gold is not None:
         for budget in BUDGETS:
             found = await memory.retrieve(question.text, user_id=user, token_budget=budget)
             within[budget] = found.results
@@ -190,7 +192,14 @@ def row_of(system: str, question: Question, found: Found) -> Row:
         milliseconds=found.milliseconds,
         figures=figures_of(found, question),
         tokens_to_80=tokens_to(_MOST_OF_IT, found.ranking, question) if question.evidence else None,
+        notes={budget: notes_of(hits, question.asked_at) for budget, hits in found.in_budget.items()},
     )
+
+
+def notes_of(hits: Iterable[Hit], asked_at: str | None = None) -> str:
+    """Return what was found for a reader: a line each with its day and speaker, in one form for all systems."""
+    lines = [found_line(hit) for hit in hits]
+    return "\n".join([*([f"(The question is asked on {asked_at}.)"] if asked_at else []), *lines])
 
 
 def baseline(conversations: Iterable[Conversation], make: MakeRanking, system: str) -> list[Row]:
@@ -202,12 +211,20 @@ def baseline(conversations: Iterable[Conversation], make: MakeRanking, system: s
             begun = time.perf_counter()
             ranked = list(islice(rank(question.text), LIMIT))
             spent = (time.perf_counter() - begun) * 1000
-            hits = [
-                Hit(memory=turn.text, layer="message", score=score, message_ids=(turn.message_id,))
-                for turn, score in ranked
-            ]
-            rows.append(row_of(system, question, found_in_order(hits, spent)))
+            rows.append(row_of(system, question, found_in_order([_hit(*pair) for pair in ranked], spent)))
     return rows
+
+
+def _hit(turn: Turn, score: float) -> Hit:
+    return Hit(
+        memory=turn.text,
+        layer="message",
+        score=score,
+        message_ids=(turn.message_id,),
+        name=turn.name or None,
+        role=turn.role,
+        created_at=read_time(turn.created_at, "created_at"),
+    )
 
 
 def found_in_order(hits: Sequence[Hit], milliseconds: float = 0.0) -> Found:

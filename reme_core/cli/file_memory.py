@@ -220,13 +220,13 @@ async def import_(
     kind: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="KIND", help="basic-memory, memfs, memory-md or agents-md; guessed if left out."
+            "--from", metavar="KIND", help="basic-memory, memfs, memory-md, agents-md or reme-0.4; guessed if left out."
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing, and tell what would be.")] = False,
     no_embedding: NoEmbedding = False,
 ) -> int:
-    """Take over what basic-memory, Letta's MemFS, a MEMORY.md or AGENTS.md says; doing it twice adds nothing."""
+    """Take over what basic-memory, MemFS, ReMe 0.4, a MEMORY.md or AGENTS.md says; doing it twice adds nothing."""
     from reme_core.schema import make_scope  # noqa: PLC0415  # help is shown without it
     from reme_core.transfer.trees.import_tree import import_tree  # noqa: PLC0415
     from reme_core.transfer.trees.statement import TreeKind  # noqa: PLC0415

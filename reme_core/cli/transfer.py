@@ -41,11 +41,12 @@ async def export(
     if output.as_json:
         output.value({"file": file, **moved.model_dump(mode="json")})
         return ExitCode.DONE
-    _tell_written(output, file, listed(*_told(moved), counted(moved.events, "event")))
+    _tell_written(output, file, listed(*told_counts(moved), counted(moved.events, "event")))
     return ExitCode.DONE
 
 
-def _told(moved: TransferCounts) -> list[str]:
+def told_counts(moved: TransferCounts) -> list[str]:
+    """Tell how many things there were, each kind a part of a sentence."""
     return [
         counted(moved.messages, "message"),
         counted(moved.blocks, "block"),
@@ -60,28 +61,6 @@ def _tell_written(output: Output, file: str, what: str) -> None:
         output.remark(f"wrote {what}")
     else:
         output.line(f"wrote {what} to {file}")
-
-
-@with_common_options
-async def import_(
-    where: CommonOptions,
-    output: Output,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A file that reme export wrote; - is stdin.")],
-    *,
-    no_embedding: NoEmbedding = False,
-) -> int:
-    """Read an exported file into a user's memory; doing it twice changes nothing more."""
-    whose = where.whose
-    with file_to_read(file) as path:
-        lines = count_lines(path)
-        async with where.open(with_embedding=not no_embedding) as memory:
-            with output.progress(f"importing {path.name}", lines) as tell:
-                moved = await memory.import_(path, **whose, progress=tell)
-    if output.as_json:
-        output.value(moved.model_dump(mode="json", exclude={"events"}))
-    else:
-        output.line(f"read {listed(*_told(moved))}")
-    return ExitCode.DONE
 
 
 @with_common_options

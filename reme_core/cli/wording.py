@@ -50,6 +50,9 @@ OPTION_NAMES = {
     "older_than_days": "--days",
     "idle_days": "--idle-days",
     "max_bytes": "--max-bytes",
+    "source": "--from",
+    "source_user": "--source-user",
+    "every_user": "--every-user",
 }
 """Arguments of `ReMe`, and the options that they are in the commands."""
 

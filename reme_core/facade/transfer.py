@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reme_core.errors import ConfigurationError
+from reme_core.errors import ConfigurationError, InvalidInputError
 from reme_core.facade.parts import MemoryParts, file_path, local_file
-from reme_core.schema import DumpedLibrary, FileCheck, LoadedLibrary, Reembedded, Scope, TransferCounts
+from reme_core.schema import DumpedLibrary, FileCheck, ImportReport, LoadedLibrary, Reembedded, Scope, TransferCounts
 from reme_core.steps import user_input as inputs
 
 if TYPE_CHECKING:
+    from reme_core.transfer.importers.items import ImportSource
     from reme_core.transfer.json_lines import NoteDraft
     from reme_core.transfer.reembed import ItemTexts, OnProgress
 
@@ -166,6 +167,69 @@ class TransferMethods:
         if self._embedder is not None and self._embedder.is_resting:
             self._work.start(scope)  # what has no vector yet gets it later
         return moved
+
+    async def import_from(
+        self: MemoryParts,
+        source: str | ImportSource,
+        path: str | Path = "",
+        *,
+        user_id: str | None = None,
+        shared: bool = False,
+        source_user: str | None = None,
+        every_user: bool = False,
+        dry_run: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> ImportReport:
+        """Take over what another memory holds; nothing there is changed, and doing it twice changes nothing more.
+
+        Each session, and each page of memories, is one durable write: what was interrupted is completed by doing it
+        again. Messages are kept as they were said; no model is asked. `undo` with the `run_id` of the report takes
+        memories back.
+
+        Args:
+            source: The other memory, by name, such as `mem0`; or an `ImportSource` of your own.
+            path: What it wrote: a file, a folder, or the URL of a database.
+            user_id: Whose memory it becomes.
+            shared: The shared scope of the space, in place of a user.
+            source_user: Take over what this user has there, and nothing else.
+            every_user: Each user there goes to the user of the same name here; what names no user goes to `user_id`,
+                and is left out without one.
+            dry_run: Write nothing, and report what would be.
+            progress: Told how many items are done, now and then.
+
+        Raises:
+            InvalidInputError: It is nothing that the source reads; or several users have something there, and neither
+                `source_user` nor `every_user` is said: whose is never guessed.
+            MissingExtraError: Reading it needs a library that is not installed.
+            StoreAccessError: It can't be read.
+            ConflictError: Other writers took ids three times meanwhile; import again.
+        """
+        from reme_core.transfer.importers.import_items import import_items
+        from reme_core.transfer.importers.named_sources import open_source
+        from reme_core.transfer.importers.recipients import Recipients
+
+        is_every = inputs.read_flag(every_user, "every_user")
+        if is_every and source_user is not None:
+            msg = f"source_user {source_user!r} and every_user=True say two things: leave one of them out"
+            raise InvalidInputError(msg)
+        is_open = is_every and user_id is None and not shared
+        scope = None if is_open else self._scope(user_id, shared=shared)
+        is_dry = inputs.read_flag(dry_run, "dry_run")
+        report = await import_items(
+            self._ports.store,
+            self._embedder,
+            self._record,
+            open_source(source, path) if isinstance(source, str) else source,
+            Recipients(memory_space=self._memory_space, scope=scope, source_user=source_user, every_user=is_every),
+            at=self._clock.now(),
+            dry_run=is_dry,
+            progress=progress,
+        )
+        if self._embedder is not None and self._embedder.is_resting and not is_dry:
+            for user in report.users:
+                if user.is_imported:  # what has no vector yet gets it later
+                    self._work.start(self._scope(user.user_id, shared=user.user_id is None))
+        return report
 
     async def dump(
         self: MemoryParts,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from pydantic import JsonValue, ValidationError
 
@@ -230,21 +230,32 @@ class _Lookup:
     replaced: Collection[Target]
 
 
-async def read_held(store: Store, scope: Scope, entries: Sequence[LibraryLine]) -> ScopeContents:
-    """Read what a scope holds of what the lines of a library speak of."""
+FindClaims: TypeAlias = Callable[[Collection[Claim]], Awaitable[Mapping[Claim, str]]]
+"""Returns the ids of the current memories that say what claims say."""
+
+
+async def read_held(
+    store: Store, scope: Scope, entries: Sequence[LibraryLine], *, find_claims: FindClaims | None = None
+) -> ScopeContents:
+    """Read what a scope holds of what the lines of a library speak of; None: equal memories are looked for in it."""
     new = [entry.memory for entry in entries if entry.memory is not None]
     ids = {memory.memory_id for memory in new} | {item.superseded_by for item in new if item.superseded_by is not None}
     by_id = {memory.memory_id: memory for memory in await find_all(partial(store.get, scope), ids)}
     wanted = await asyncio.to_thread(_wanted, entries, by_id)
-    equal = await find_equal_memories(store, scope, wanted.claims)
+    claims = await (find_claims or partial(_held_claims, store, scope))(wanted.claims)
     tools = {memory.memory_target for memory in new if is_current_guideline(memory)}
     return ScopeContents(
         by_id=by_id,
-        claims={claim: memory.memory_id for claim, memory in equal.items()},
+        claims=claims,
         former=await _held_former(store, scope, wanted.taken, by_id),
         replaced=await _held_replaced(store, scope, wanted.replaced),
         guided=await _guided(store, scope, sorted(tools)),
     )
+
+
+async def _held_claims(store: Store, scope: Scope, claims: Collection[Claim]) -> dict[Claim, str]:
+    equal = await find_equal_memories(store, scope, claims)
+    return {claim: memory.memory_id for claim, memory in equal.items()}
 
 
 def _wanted(entries: Sequence[LibraryLine], by_id: Mapping[str, Memory]) -> _Lookup:

@@ -32,13 +32,14 @@ from reme_core.steps.message_lines import find_all, pieces_of
 from reme_core.steps.similar_memories import NewMemory, find_duplicates
 from reme_core.steps.targets import target_of
 from reme_core.transfer.library_plan import (
+    FindClaims,
     LibraryPlan,
     NewLine,
     read_held,
     sort_entries,
     with_held_sources,
 )
-from reme_core.transfer.transfer_file import Library, read_library, refusal
+from reme_core.transfer.transfer_file import Library, LibraryLine, read_library, refusal
 
 T = TypeVar("T")
 
@@ -113,6 +114,7 @@ async def load_lines(
     at: datetime,
     run_id: str,
     reason: str = "load",
+    find_claims: FindClaims | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> LoadedLibrary:
     """Take over the lines of a library as one write; see `load_library`.
@@ -127,6 +129,7 @@ async def load_lines(
         at: As there.
         run_id: The run that writes.
         reason: What the history says of it.
+        find_claims: As for `read_held`.
         progress: As there.
 
     Raises:
@@ -138,7 +141,9 @@ async def load_lines(
     tries = 0
     while True:
         tries += 1
-        sorting = await asyncio.to_thread(sort_entries, entries, await read_held(store, scope, entries))
+        sorting = await asyncio.to_thread(
+            sort_entries, entries, await read_held(store, scope, entries, find_claims=find_claims)
+        )
         problems = sorted((*given, *sorting.problems), key=lambda item: item.line)
         if problems and refused is not None:
             raise refused(problems)
@@ -163,6 +168,19 @@ async def load_lines(
             problems=tuple(problems),
             run_id=run_id if written else None,
         )
+
+
+async def plan_lines(
+    store: Store, scope: Scope, entries: Sequence[LibraryLine], *, find_claims: FindClaims | None = None
+) -> LoadedLibrary:
+    """Return what `load_lines` would answer, near-equal memories aside, and write nothing."""
+    plan = sort_entries(entries, await read_held(store, scope, entries, find_claims=find_claims))
+    return LoadedLibrary(
+        memory_ids=tuple(item.memory.memory_id for item in plan.fresh),
+        known_memory_ids=tuple(plan.known),
+        duplicates=tuple(plan.duplicates),
+        problems=tuple(plan.problems),
+    )
 
 
 @dataclass(slots=True)

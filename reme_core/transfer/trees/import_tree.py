@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -23,14 +23,13 @@ from reme_core.files.folder import (
     scan,
 )
 from reme_core.files.markdown import MarkdownPage
-from reme_core.ports import Embedder, EventQuery, Store
-from reme_core.remember.memory_editor import UNDO_REASON
-from reme_core.schema import EventKind, LoadedLibrary, Scope, describe, new_id
+from reme_core.ports import Embedder, Store
+from reme_core.schema import LoadedLibrary, Scope, describe, new_id
 from reme_core.steps.message_lines import pieces_of
-from reme_core.transfer.library_plan import read_held, sort_entries
-from reme_core.transfer.memory_library import load_lines
+from reme_core.transfer.deleted_memories import deleted_memories
+from reme_core.transfer.memory_library import load_lines, plan_lines
 from reme_core.transfer.transfer_file import Library, LibraryLine
-from reme_core.transfer.trees import agents_md, basic_memory, memfs, memory_md
+from reme_core.transfer.trees import agents_md, basic_memory, memfs, memory_md, reme_notes
 from reme_core.transfer.trees.statement import TreeKind, TreePage, TreeStatement
 
 _AT_ONCE = 1000
@@ -63,7 +62,7 @@ class ImportedTree:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tree:
+class Tree:
     """The pages of a folder by path, other files, and what could not be read."""
 
     name: str
@@ -101,11 +100,13 @@ async def import_tree(
         StoreAccessError: The folder can't be read.
         ConflictError: Other writers took ids three times meanwhile; import again.
     """
-    tree = await asyncio.to_thread(_read_tree, folder)
+    tree = await asyncio.to_thread(read_tree, folder)
     kind = kind or _guess(tree)
-    statements, left_out = await asyncio.to_thread(_statements, tree, kind)
+    statements, left_out = await asyncio.to_thread(read_statements, tree, kind)
     entries, unfit = await asyncio.to_thread(_entries, statements, scope, kind, at)
-    deleted = await _deleted(store, scope, {entry.memory_id for entry in entries if entry.memory_id is not None})
+    deleted = await deleted_memories(
+        store, scope, {entry.memory_id for entry in entries if entry.memory_id is not None}
+    )
     unfit += [
         FileProblem(
             _place(statements[entry.line - 1]), "its memory was deleted since it was imported: reme undo brings it back"
@@ -115,7 +116,7 @@ async def import_tree(
     ]
     entries = [entry for entry in entries if entry.memory_id not in deleted]
     if dry_run:
-        parts = [await _planned(store, scope, entries)]
+        parts = [await plan_lines(store, scope, entries)]
     else:
         parts = await _written(store, embedder, scope, entries, at)
     bad = [problem for part in parts for problem in part.problems]
@@ -129,30 +130,6 @@ async def import_tree(
         left_out=(*left_out, *unfit, *placed),
         problems=tuple(tree.problems),
         run_id=next((part.run_id for part in parts if part.run_id is not None), None),
-    )
-
-
-async def _deleted(store: Store, scope: Scope, memory_ids: Collection[str]) -> set[str]:
-    """Return which memories were deleted, not by an undo: what somebody has forgotten is not told again."""
-    deleted, after = set[str](), 0
-    while True:
-        events = await store.events(scope, EventQuery(after=after, limit=_AT_ONCE))
-        for event in events:
-            if event.memory_id in memory_ids:
-                is_gone = event.operation is EventKind.DELETE and not event.reason.startswith(UNDO_REASON)
-                (deleted.add if is_gone else deleted.discard)(event.memory_id)
-        if len(events) < _AT_ONCE:
-            return deleted
-        after = events[-1].sequence
-
-
-async def _planned(store: Store, scope: Scope, entries: Sequence[LibraryLine]) -> LoadedLibrary:
-    plan = sort_entries(entries, await read_held(store, scope, entries))
-    return LoadedLibrary(
-        memory_ids=tuple(item.memory.memory_id for item in plan.fresh),
-        known_memory_ids=tuple(plan.known),
-        duplicates=tuple(plan.duplicates),
-        problems=tuple(plan.problems),
     )
 
 
@@ -176,7 +153,13 @@ async def _written(
     ]
 
 
-def _read_tree(folder: Path) -> _Tree:
+def read_tree(folder: Path) -> Tree:
+    """Read the pages of a folder that is none of ours.
+
+    Raises:
+        InvalidInputError: It is no folder, or one of ours.
+        StoreAccessError: It can't be read.
+    """
     with mapped_errors(folder):
         root = folder.resolve(strict=True)
         if not root.is_dir():
@@ -195,13 +178,14 @@ def _read_tree(folder: Path) -> _Tree:
         except UnreadableFileError as exc:
             problems.append(FileProblem(path, exc.message))
     others = [path for path in found.others if path not in agents]
-    return _Tree(root.name, pages, others, problems)
+    return Tree(root.name, pages, others, problems)
 
 
-def _guess(tree: _Tree) -> TreeKind:
+def _guess(tree: Tree) -> TreeKind:
     """Find out what a tree is by what only one kind has."""
     signs: list[tuple[TreeKind, Callable[[TreePage], bool]]] = [
         (TreeKind.MEMFS, memfs.looks_so),
+        (TreeKind.REME, reme_notes.looks_so),
         (TreeKind.MEMORY_MD, memory_md.looks_so),
         (TreeKind.BASIC_MEMORY, basic_memory.looks_so),
         (TreeKind.AGENTS_MD, lambda page: page.path.rpartition("/")[2] in AGENT_PAGES),
@@ -215,8 +199,11 @@ def _guess(tree: _Tree) -> TreeKind:
     raise InvalidInputError(msg)
 
 
-def _statements(tree: _Tree, kind: TreeKind) -> tuple[list[TreeStatement], list[FileProblem]]:
+def read_statements(tree: Tree, kind: TreeKind) -> tuple[list[TreeStatement], list[FileProblem]]:
     """Read the pages that are of a kind; tell which are not."""
+    if kind is TreeKind.REME:
+        pages = {path: page for path, page in tree.pages.items() if reme_notes.is_note(path)}
+        tree = replace(tree, pages=pages, others=[path for path in tree.others if reme_notes.is_note(path)])
     left_out = [FileProblem(path, "is no Markdown") for path in tree.others] if kind is not TreeKind.AGENTS_MD else []
     statements: list[TreeStatement] = []
     known = memory_md.hooks(tree.pages) if kind is TreeKind.MEMORY_MD else {}
@@ -232,7 +219,7 @@ def _statements(tree: _Tree, kind: TreeKind) -> tuple[list[TreeStatement], list[
         else:
             said = list(_reader(kind, known, tree.name)(page))
             statements += said
-            if not said:
+            if not said and not (kind is TreeKind.REME and reme_notes.is_day_list(path)):
                 left_out.append(FileProblem(path, "says nothing but headings and links to other pages"))
     return statements, left_out
 
@@ -243,6 +230,7 @@ def _reader(kind: TreeKind, known: dict[str, str], name: str) -> Callable[[TreeP
         TreeKind.MEMFS: memfs.read,
         TreeKind.MEMORY_MD: partial(memory_md.read, known=known),
         TreeKind.AGENTS_MD: partial(agents_md.read, tree=name),
+        TreeKind.REME: reme_notes.read,
     }
     return readers[kind]
 

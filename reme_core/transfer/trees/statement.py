@@ -26,6 +26,7 @@ class TreeKind(StrEnum):
     MEMFS = "memfs"
     MEMORY_MD = "memory-md"
     AGENTS_MD = "agents-md"
+    REME = "reme-0.4"
 
 
 @dataclass(frozen=True, slots=True)

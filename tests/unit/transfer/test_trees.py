@@ -72,6 +72,15 @@ TREES: dict[TreeKind, dict[str, str]] = {
         "web/CLAUDE.md": "@AGENTS.md\n\n- Use React\n",
         "README.md": "Not for agents.\n",
     },
+    TreeKind.REME: {
+        "daily/2026-03-01.md": "---\nname: '2026-03-01'\ndescription: 1 note(s) today.\n---\n\n<!-- notes:auto -->\n"
+        "- [[daily/2026-03-01/moving.md]] name: moving\n<!-- /notes:auto -->\n\nI wrote this myself.\n",
+        "daily/2026-03-01/moving.md": "---\nname: moving\ndescription: A move\nsession_id: s1\n---\n- Moved to Porto\n",
+        "digest/procedure/release.md": "---\nname: Release\ndescription: How\n---\n1. Lint\n2. Test\n\n"
+        "## Sources\n- x\n",
+        "session/dialog/s1.jsonl": "{}\n",
+        "resource/paper.md": "# Raw\n\nmaterial\n",
+    },
 }
 
 

@@ -1,0 +1,1 @@
+"""Importers of what other memories hold: each yields plain values, which one writer puts into the store."""

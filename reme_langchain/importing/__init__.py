@@ -1,0 +1,1 @@
+"""Reading of what LangGraph's own stores and savers, and LangMem, have written."""
