@@ -28,7 +28,7 @@ _UNANSWERABLE, _UPDATE = "Memory Boundary", "Dynamic Update"
 class _Said(BaseModel):
     role: str
     content: str
-    timestamp: str
+    timestamp: str | None = None  # the long file's fillers have that of a message before them, if there is one
 
 
 class _Memory(BaseModel):
@@ -78,7 +78,7 @@ def _turns(user: str, place: int, session: _Session) -> list[Turn]:
             name="",
             role=said.role,
             text=said.content,
-            created_at=datetime.strptime(said.timestamp, _TIME).isoformat(),  # noqa: DTZ007  # none is given
+            created_at=None if said.timestamp is None else datetime.strptime(said.timestamp, _TIME).isoformat(),  # noqa: DTZ007  # none is given
         )
         for number, said in enumerate(session.dialogue)
     ]

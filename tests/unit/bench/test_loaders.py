@@ -267,12 +267,13 @@ def test_halumem_counts_the_session_that_a_memory_comes_of(tmp_path: Path) -> No
             session(1, ["I live in Rome.", "Nice."], [old], []),
             session(2, ["I moved to Oslo!", "Cold."], [new], [update, premise, never]),
             {"dialogue": session(3, ["2+2?", "4"], [], [])["dialogue"], "is_generated_qa_session": True},
+            {"dialogue": [{"role": "user", "content": "Of no time."}], "is_generated_qa_session": True},
         ],
     }
     path = tmp_path / "HaluMem-Medium.jsonl"
     path.write_text(f"{json.dumps(user)}\n{json.dumps({**user, 'uuid': 'v'})}\n")
     first, second = read("halumem", path)
-    assert (second.name, len(first.turns)) == ("v", 6)
+    assert (second.name, len(first.turns), first.turns[-1].created_at) == ("v", 7, None)
     asked, conflict, boundary = first.questions
     assert (conflict.change, list(conflict.evidence)) == (None, ["u/1"])
     assert asked.asked_at == "2025-12-03T06:11:23"
