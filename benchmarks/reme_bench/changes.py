@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 
 from reme_bench.evidence import Question, Row, recall_at
 from reme_core.schema import parse_time
 
 _PLACES = 10
-_TITLES = {
-    "update: of those found in ten, the newest first": "newest first",
-    "update: as_of leaves the newer out": "as_of, newer left out",
-    "update: as_of, the older in the first ten": "as_of, older@10",
-    "update: the same without as_of": "older@10",
-    "contradiction: both sides in the first ten": "both sides@10",
-}
 
 
 def time_between(said_at: Mapping[str, str]) -> str | None:
@@ -68,16 +60,3 @@ def figures(row: Row) -> dict[str, float]:
         told["as_of, older@10"] = older_found(found_as_of, question.said_at, row.as_of)
         told["older@10"] = older_found(found, question.said_at, row.as_of)
     return {name: value for name, value in told.items() if value is not None}
-
-
-def table(rows: Sequence[Row]) -> dict[str, str]:
-    """Percent (and the number of questions it is the mean of) of one system; "-" where it wasn't asked."""
-    told = [(row.question.change, figures(row)) for row in rows]
-    values = {
-        title: [given[figure] for change, given in told if title.startswith(f"{change}:") and figure in given]
-        for title, figure in _TITLES.items()
-    }
-    return {
-        title: f"{100 * statistics.fmean(known):.1f} ({len(known)})" if known else "-"
-        for title, known in values.items()
-    }
