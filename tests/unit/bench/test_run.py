@@ -106,6 +106,8 @@ def test_the_command_writes_the_file_and_tells_the_table(tmp_path: Path, capsys:
     path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
     with pytest.raises(ResultsFileError, match="version"):
         Results.read(path)
+    with pytest.raises(ResultsFileError, match="can't be read: Is a directory"):
+        Results.read(tmp_path)
 
 
 def test_the_command_names_the_sets_and_refuses_others(talk: Path, capsys: pytest.CaptureFixture[str]) -> None:
