@@ -27,9 +27,8 @@ def bench() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(BENCHMARKS))
         ours = {name: importlib.import_module(f"reme_bench.{name}") for name in MEASURES}
-        yield type(
-            "Bench", (), ours | {name: importlib.import_module(name) for name in ("figures", "bars", "beam", "tables")}
-        )
+        names = ("figures", "bars", "beam", "compared", "tables")
+        yield type("Bench", (), ours | {name: importlib.import_module(name) for name in names})
 
 
 def hit(text: str, *ids: str, score: float = 0.5) -> Hit:
@@ -261,7 +260,7 @@ async def test_a_run_gives_a_row_a_question_through_the_public_api(bench: Any, t
 
 
 def test_whole_messages_of_a_baseline_fill_a_budget_from_the_top(bench: Any, talks: Any) -> None:
-    rows = bench.systems.baseline(talks, bench.systems.bm25_of_users, "users")
+    rows = bench.systems.baseline(talks, bench.compared.bm25_of_users, "users")
     assert rows[0].ids == ["one/0", "one/2"]
     assert rows[0].figures["evidence in 512"] == 1.0
 
@@ -269,8 +268,8 @@ def test_whole_messages_of_a_baseline_fill_a_budget_from_the_top(bench: Any, tal
 def test_the_tables_are_told_and_a_bar_that_is_not_held_is_exit_code_1(
     bench: Any, talks: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = bench.systems.compare(
-        talks, None, {"BM25": bench.systems.bm25, bench.beam.USERS: bench.systems.bm25_of_users}
+    run = bench.compared.compare(
+        talks, None, {"BM25": bench.systems.bm25, bench.beam.USERS: bench.compared.bm25_of_users}
     )
     held = [bench.figures.Figure("recall", 50.0, "%", 40.0, False)]
     assert bench.bars.tell(run, held, tmp_path / "out.json") == 0
@@ -332,7 +331,7 @@ def test_a_text_without_a_vector_fails_what_needs_vectors_and_says_what_to_insta
     bench: Any, talks: Any, tmp_path: Path
 ) -> None:
     with bench.minilm.MiniLM([], tmp_path / "nowhere", tmp_path / "cache") as embedder:
-        run = bench.systems.compare(talks, embedder, {"BM25": bench.systems.bm25})
+        run = bench.compared.compare(talks, embedder, {"BM25": bench.systems.bm25})
     assert ".venv-minilm/done" in run.failure
     assert {r.system for r in run.rows} == {"words alone", "BM25"}
     assert bench.bars.tell(run, [], None) == 1
@@ -352,4 +351,4 @@ def test_vectors_of_another_model_are_noticed(bench: Any, environment: Path, tmp
         bench.minilm.MiniLM([stored(bench, tmp_path / "v.npz", texts)], environment, tmp_path / "cache") as embedder,
         pytest.raises(bench.minilm.NoVectorError, match="another model"),
     ):
-        bench.minilm.agreement(embedder, texts)
+        bench.compared.agreement(embedder, texts)
