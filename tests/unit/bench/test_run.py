@@ -182,6 +182,21 @@ def test_nothing_is_measured_that_could_not_be_kept(
         assert "words alone" not in told
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--vectors", __file__), "--vectors goes with --minilm"),
+        (("--minilm", sys.executable, "--no-embedding"), "not with --no-embedding"),
+        (("--minilm", "nowhere/python"), "does not exist"),
+    ],
+)
+def test_options_that_would_be_passed_over_are_refused(
+    talk: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], told: str
+) -> None:
+    assert main(["bench", "run", "own", str(talk), *options]) == ExitCode.BAD_INPUT
+    assert told in capsys.readouterr().err
+
+
 async def test_a_file_is_read_to_its_end_before_anything_is_measured(tmp_path: Path) -> None:
     chat = {"session_1": [{"speaker": "A", "dia_id": "D1:1", "text": "Hello there."}]}
     path, told = tmp_path / "locomo10.json", list[str]()
