@@ -15,8 +15,8 @@ from reme_bench.datasets.source import Source, read_model, text_of
 from reme_bench.evidence import Change
 
 _ANCHOR = "%B-%d-%Y"
-# What the generator of the set left at the end of messages.
-_MARKER = re.compile(r"\s*->->\s*[\d,\s]*$")
+# What the generator of the set left at the end of messages: "->-> 1,1", "->-> 2,N/A", "->-> 5,14)", "->-> 2,22, 24".
+_MARKER = re.compile(r"\s*->->[\d\s,)/NA]*$")
 _CHANGES: Mapping[str, Change] = {"knowledge_update": "update", "contradiction_resolution": "contradiction"}
 _QUESTIONS = Path("probing_questions", "probing_questions.json")
 # Of chats that have both, the authors ask about the shorter one.

@@ -191,6 +191,12 @@ def test_beam_is_read_as_in_its_repository_and_as_its_script_downloads_it(tmp_pa
     assert asked["beam-7/instruction_following/0"].gold == "should say: rain"
 
 
+@pytest.mark.parametrize("marker", [" ->-> 1,1", " ->-> 2,N/A", "\n->-> 5,14)", "->-> 2,22, 24\n", " ->->"])
+def test_what_the_generator_of_beam_left_is_no_part_of_a_message(tmp_path: Path, marker: str) -> None:
+    beam(tmp_path / "1", [{"turns": [[said(0, "user", f"f(x) -> 2, N/A?{marker}")]]}])
+    assert read("beam-100k", tmp_path)[0].turns[0].text == "f(x) -> 2, N/A?"
+
+
 def test_beam_reads_chats_by_number_and_the_cut_one_where_there_are_two(tmp_path: Path) -> None:
     for number in ("10", "2"):
         beam(tmp_path / number, [{"batch_number": 1, "turns": BATCHES[0]}])
