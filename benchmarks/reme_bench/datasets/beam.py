@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import chain
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue, RootModel
@@ -32,6 +33,7 @@ class _Said(BaseModel):
 
 class _Batch(BaseModel):
     turns: list[list[_Said]]
+    time_anchor: str | None = None
 
 
 class _Asked(BaseModel):
@@ -86,8 +88,9 @@ def _turns(name: str, chat: _Chat) -> Iterator[Turn]:
     anchor: datetime | None = None
     minutes = 0
     for number, batch in enumerate(chat.root, 1):
-        for said in [said for turn in batch.turns for said in turn] if isinstance(batch, _Batch) else batch:
-            said_on = _day(said.time_anchor)
+        told, begun = (list(chain(*batch.turns)), batch.time_anchor) if isinstance(batch, _Batch) else (batch, None)
+        for place, said in enumerate(told):
+            said_on = _day(said.time_anchor or (None if place else begun))
             if said_on is not None and said_on != anchor:
                 anchor, minutes = said_on, 0
             minutes += 1

@@ -197,6 +197,14 @@ def test_what_the_generator_of_beam_left_is_no_part_of_a_message(tmp_path: Path,
     assert read("beam-100k", tmp_path)[0].turns[0].text == "f(x) -> 2, N/A?"
 
 
+def test_a_batch_of_beam_begins_on_its_own_day_where_its_first_message_has_none(tmp_path: Path) -> None:
+    days = [{"time_anchor": "March-15-2024", "turns": [[said(0, "user", "Hi."), said(1, "user", "Yes.")]]}]
+    days += [{"time_anchor": "March-15-2024", "turns": [[said(2, "user", "Late.", "April-05-2024")]]}]
+    beam(tmp_path / "1", days)
+    times = [turn.created_at for turn in read("beam-500k", tmp_path)[0].turns]
+    assert times == ["2024-03-15T00:01:00", "2024-03-15T00:02:00", "2024-04-05T00:01:00"]
+
+
 def test_beam_reads_chats_by_number_and_the_cut_one_where_there_are_two(tmp_path: Path) -> None:
     for number in ("10", "2"):
         beam(tmp_path / number, [{"batch_number": 1, "turns": BATCHES[0]}])
