@@ -28,6 +28,9 @@ multiprocessing.set_forkserver_preload(
         "pytest", "reme_core.testing.store_contract", "reme_core.facade.learning_service", "reme_core.models.defaults",
         "reme_core.recall.simple_retriever", "reme_core.remember.simple_distiller", "reme_core.working.prepare",
         "reme_core.working.tool_results", "tests.support.indexed", "tests.support.summary_child",
+        "reme_core.cli.mcp", "reme_core.cli.program", "reme_core.serve.doors", "reme_core.serve.process",
+        "reme_core.serve.mcp.stdio", "reme_core.serve.inspect.door", "reme_core.models.openai_chat",
+        "reme_core.remember.memory_editor", "anyio._backends._asyncio", "tests.support.forked_program",
     ]
 )  # fmt: skip
 

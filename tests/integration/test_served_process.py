@@ -17,6 +17,7 @@ import httpx2
 import pytest
 
 from reme_core import ReMe
+from tests.support.forked_program import in_interpreter
 from tests.support.openai_server import KEY, Completion, Hold, OpenAIServer
 from tests.support.served_process import ROOT, ServedProcess
 
@@ -75,7 +76,7 @@ def test_a_summary_that_runs_when_the_service_is_stopped_is_answered(tmp_path):
         hold = Hold(Completion(text='{"facts": []}'))
         model.replies(hold)
         environment = {"REME_LLM_MODEL": "any", "REME_LLM_API_KEY": KEY, "REME_LLM_BASE_URL": model.base_url}
-        with ServedProcess(tmp_path, environment=environment) as served:
+        with ServedProcess(tmp_path, environment=environment, program=in_interpreter) as served:
             answers = []
 
             def ask():
