@@ -39,7 +39,7 @@ class ForkedProgram:
         self.stdout = os.fdopen(printed, "rb")
         self.stderr = None if told is None else os.fdopen(told, "rb")
         theirs = [Connection(number) for number in (reading, out, err)]
-        self._process = NEW_PROCESSES.Process(target=_run, args=(list(arguments), cwd, dict(env), theirs))
+        self._process = NEW_PROCESSES.Process(target=_run, args=(list(arguments), cwd, dict(env), theirs), daemon=True)
         self._process.start()
         for stream in theirs:
             stream.close()
