@@ -24,7 +24,7 @@ torture test-postgres files-minute served: export PYTEST_DEBUG_TEMPROOT ?= $(or 
 # The suite and the benchmarks start hundreds of processes, which would compile the package anew each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 wheels wheels-lowest bench bench-imports bench-postgres bench-mcp bench-demo bench-locomo bench-beam experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope browser site clean
+.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 wheels wheels-lowest bench bench-imports bench-postgres bench-mcp bench-demo bench-locomo bench-beam peers experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope browser site clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
@@ -46,6 +46,7 @@ help:
 	@echo "make bench-demo    reme bench on the demo conversation: no data set, no model; DATASET=name FILE=path for another"
 	@echo "make bench-locomo  evidence of two people's chats (LoCoMo), where the data set is at hand"
 	@echo "make bench-beam    evidence of talks with an assistant (BEAM), the same; OPTIONS=--one-scope: both sets in one scope"
+	@echo "make peers         mem0, LangMem, ReMe 0.3 and basic-memory beside reme; OPTIONS='--set locomo FILE' for a data set"
 	@echo "make .venv-minilm/done  the model that embeds for these two what their vector files lack (MINILM=another's Python)"
 	@echo "make experiments   the agentic variants as a table; CONVERSATION=file.json MODEL=name (none: a scripted stand-in)"
 	@echo "make clean         remove the virtual environments and what the commands left"
@@ -183,6 +184,10 @@ bench-demo: .venv/done
 
 bench-locomo bench-beam: bench-%: .venv/done
 	PYTHONPATH=.:benchmarks .venv/bin/python tests/benchmarks/$*.py --minilm "$(MINILM)" --json $@.json $(OPTIONS)
+
+# The table of the README, from a run of all systems on the same conversations (docs/peers.md).
+peers: .venv/done
+	PYTHONPATH=.:benchmarks .venv/bin/python -m peers.run --minilm "$(MINILM)" $(OPTIONS)
 
 experiments: .venv/done
 	.venv/bin/python tests/benchmarks/experiments.py "$(CONVERSATION)" $(if $(MODEL),--model "$(MODEL)") $(OPTIONS)
