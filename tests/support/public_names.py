@@ -37,7 +37,7 @@ MODULES = {
     "reme_core.serve.service": "make_service",
     "reme_core.steps.distillation": "Distilled",
     "reme_core.steps.flow": "stage",
-    "reme_core.stores": "IndexedStore LocalStore PostgresStore QdrantIndex QdrantLayout",
+    "reme_core.stores": "IndexedStore LocalStore PostgresStore QdrantIndex QdrantLayout ServerSettings",
     "reme_core.tasks": "",
     "reme_core.testing": "",
     "reme_core.text": "error_class",
