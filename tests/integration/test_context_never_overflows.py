@@ -25,7 +25,7 @@ WINDOWS = st.one_of(st.sampled_from([2_000, 4_000, 16_000, 32_000, 128_000, 1_00
 
 
 def texts(messages: Sequence[Message]) -> Iterator[str]:
-    """Give every text that stands in messages, by message and place: what must not be lost. Bytes go by their digest."""
+    """Give every text that stands in messages, by message and place: what must not be lost. Bytes go by digest."""
     for message in messages:
         for whole in message.content:
             block = whole.apart()[0] if isinstance(whole, (ImageBlock, FileBlock)) else whole
