@@ -16,7 +16,7 @@ import pytest
 from reme_core import ReMe
 from reme_core.errors import InvalidInputError, StoreAccessError
 from reme_core.testing import FixedClock
-from reme_core.transfer.importers import foreign_data
+from reme_core.transfer.importers import foreign_data, inert_pickle
 from reme_core.transfer.importers.inert_pickle import Inert, as_json, read_inert
 from reme_core.transfer.importers.items import ImportedItem, ImportedMemory, ImportedSession, Unreadable
 from reme_core.transfer.importers.mem0 import Mem0Source
@@ -145,6 +145,18 @@ def test_a_pickle_that_would_never_end_when_written_out_is_refused() -> None:
         bomb = [bomb, bomb]
     with pytest.raises(ValueError, match="more than"):
         as_json(read_inert(pickle.dumps(bomb)), most=1000)
+    with pytest.raises(ValueError, match="characters"):
+        as_json(read_inert(pickle.dumps(["x" * 1_000_000] * 100)))
+
+
+def test_a_key_that_is_nested_without_end_ends_no_process() -> None:
+    assert read_inert(b"\x80\x04})" + b"\x85" * 1000 + b"NsX\x01\x00\x00\x00aK\x01s.") == {"a": 1}
+
+
+def test_a_pickle_of_too_many_parts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inert_pickle, "_MOST_STEPS", 1000)
+    with pytest.raises(ValueError, match="more than 1000 steps"):
+        read_inert(b"\x80\x04" + b"]" * 2000 + b".")
 
 
 def test_a_record_that_is_wrong_costs_that_record(written: Path) -> None:
