@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,11 @@ def is_url(source: str) -> bool:
     return source.startswith(("postgresql://", "postgres://"))
 
 
+def file_of(source: str) -> Path:
+    """Return the path that a source is."""
+    return Path(os.path.expanduser(source))  # noqa: PTH111  # Path's own has no answer for unknown users
+
+
 def is_sqlite_saver(path: Path) -> bool:
     """Tell whether a file was written by `SqliteSaver`, and not by a saver of ours."""
     if not path.is_file():
@@ -49,7 +55,7 @@ def foreign_saver(source: str, serde: SerializerProtocol | None) -> Iterator[For
         ConfigurationError: It can't be read, or the library that wrote it is not installed.
         StoreAccessError: The file can't be read.
     """
-    with _postgres(source) if is_url(source) else _sqlite(Path(source).expanduser()) as saver:
+    with _postgres(source) if is_url(source) else _sqlite(file_of(source)) as saver:
         if serde is not None:
             saver.serde = serde
         yield saver

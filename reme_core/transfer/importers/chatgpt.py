@@ -46,7 +46,7 @@ class ChatGPTExport:
 
     def items(self) -> Iterator[ImportedItem]:
         """Yield the conversations; an export is of one user, and doesn't name it."""
-        for found in read_json_values(Path(self.path).expanduser(), _FILES):
+        for found in read_json_values(Path(self.path), _FILES, "conversations.json"):
             if isinstance(found, Unreadable):
                 yield found
             else:

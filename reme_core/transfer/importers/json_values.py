@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -27,10 +28,11 @@ _MAX_RATIO, _RATIO_MATTERS_BYTES = 200, 1 << 26
 _COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 _BETWEEN = re.compile(r"[\s,]*+")
 _UP_TO_A_BRACKET = re.compile(r'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
-_BAD_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError)
+# All that zipfile raises for what is no whole archive.
+_BAD_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, struct.error)
 
 
-def read_json_values(path: Path, names: re.Pattern[str]) -> Iterator[tuple[str, JsonValue] | Unreadable]:
+def read_json_values(path: Path, names: re.Pattern[str], wanted: str) -> Iterator[tuple[str, JsonValue] | Unreadable]:
     """Yield the values of the arrays in an export, and where each stands; a file that is one object is that value.
 
     A value that is no JSON costs itself alone, an array that isn't whole what stands behind. Characters that are no
@@ -39,6 +41,7 @@ def read_json_values(path: Path, names: re.Pattern[str]) -> Iterator[tuple[str, 
     Args:
         path: The zip, the folder that it was unpacked to, or the JSON file, of any name.
         names: What the files are called in a zip or folder.
+        wanted: The same, for people.
 
     Raises:
         InvalidInputError: There is no such file in it, or it is a ZIP that is damaged.
@@ -57,7 +60,7 @@ def read_json_values(path: Path, names: re.Pattern[str]) -> Iterator[tuple[str, 
             except _BAD_ZIP as exc:
                 yield Unreadable(name, f"can't be unpacked further ({exc}): download the export again")
     if not found:
-        msg = f"{str(path)!r} holds no conversations.json: give the export, as a zip, unpacked or a file"
+        msg = f"{str(path)!r} holds no {wanted}: give the export, as a zip, unpacked or a file"
         raise InvalidInputError(msg)
 
 
@@ -83,7 +86,7 @@ def _files(path: Path, names: re.Pattern[str]) -> Iterator[tuple[str, AbstractCo
 def _archive(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, NotImplementedError) as exc:
+    except _BAD_ZIP as exc:
         msg = f"{str(path)!r} is no whole ZIP ({exc}): download the export again"
         raise InvalidInputError(msg) from exc
 
@@ -95,7 +98,10 @@ def _member(
         return Unreadable(name, f"would unpack {info.compress_size} bytes to {info.file_size}: no export does")
     if info.compress_type not in _COMPRESSIONS or info.flag_bits & 1:
         return Unreadable(name, "is encrypted, or packed in a way that no export is: unpack it, and give the folder")
-    return archive.open(info)
+    try:
+        return archive.open(info)
+    except _BAD_ZIP as exc:
+        return Unreadable(name, f"can't be unpacked ({exc}): download the export again")
 
 
 def _values(name: str, file: IO[bytes]) -> Iterator[tuple[str, JsonValue] | Unreadable]:

@@ -39,7 +39,7 @@ class Mem0Source:
 
     def items(self) -> Iterator[ImportedItem]:
         """Yield the memories, what these said before, and the messages; see `ImportSource.items`."""
-        files = find_files(Path(self.place).expanduser())
+        files = find_files(Path(self.place))
         users: dict[str, str | None] = {}
         stores = 0
         for file in files:

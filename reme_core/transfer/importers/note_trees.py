@@ -44,7 +44,7 @@ class BasicMemoryNotes:
 
     def items(self) -> Iterator[ImportedItem]:
         """Yield the observations, relations and paragraphs; they name no user."""
-        yield from _statements(Path(self.path).expanduser(), TreeKind.BASIC_MEMORY, {})
+        yield from _statements(Path(self.path), TreeKind.BASIC_MEMORY, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ReMeNotes:
 
     def items(self) -> Iterator[ImportedItem]:
         """Yield the dialogues, then what the notes say; a workspace is of one user, and doesn't name it."""
-        root = Path(self.path).expanduser()
+        root = Path(self.path)
         if not any((root / name).is_dir() for name in ("daily", "digest", "session")):
             msg = f"{str(root)!r} is no workspace of ReMe 0.4: that has daily, digest or session in it"
             raise InvalidInputError(msg)

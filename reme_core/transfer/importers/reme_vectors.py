@@ -79,7 +79,7 @@ class ReMeVectors:
     def items(self) -> Iterator[ImportedItem]:
         """Yield the dialogues, then the memories; users are workspaces (0.2), or whom personal memories are about."""
         dialogues: dict[str, _Dialogue] = defaultdict(_Dialogue)
-        for record in _records(Path(self.path).expanduser()):
+        for record in _records(Path(self.path)):
             if isinstance(record, Unreadable):
                 yield record
             elif _is_dialogue(record):
@@ -87,7 +87,7 @@ class ReMeVectors:
             elif ref := text_of(record.fields, "ref_memory_id"):
                 dialogues[ref].users.add(_user(record))
         for wants_dialogues in (True, False):
-            for record in _records(Path(self.path).expanduser()):
+            for record in _records(Path(self.path)):
                 if isinstance(record, Unreadable) or _is_dialogue(record) != wants_dialogues:
                     continue
                 yield from _dialogue(record, dialogues) if wants_dialogues else _memory(record, dialogues)

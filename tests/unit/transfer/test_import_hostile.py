@@ -1,0 +1,103 @@
+"""Importers on what nobody has written in good faith: pipes, cut logs, broken archives, wrong types."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import zipfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from reme_core.errors import ReMeError, StoreAccessError
+from reme_core.transfer.importers.chatgpt import ChatGPTExport
+from reme_core.transfer.importers.foreign_data import foreign_database
+from reme_core.transfer.importers.items import ImportedMemory, ImportedSession, Unreadable
+from reme_core.transfer.importers.mem0 import Mem0Source
+from reme_core.transfer.importers.named_sources import SOURCES, open_source
+from reme_core.transfer.importers.openmemory import OpenMemorySource
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_pipe_is_refused_and_not_waited_for(source: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ReMeError):
+        list(open_source(source, tmp_path / "pipe").items())
+    with pytest.raises(ReMeError):
+        list(open_source(source, "~nobody-here/nothing").items())
+
+
+def test_a_pipe_beside_an_index_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "mem0.faiss").write_bytes(b"")
+    os.mkfifo(tmp_path / "mem0.pkl")
+    with pytest.raises(StoreAccessError, match="no regular file"):
+        list(Mem0Source(str(tmp_path)).items())
+
+
+@pytest.fixture
+def logged(tmp_path: Path) -> Path:
+    """A database as a killed program leaves it: what was written last is in its log."""
+    with closing(sqlite3.connect(tmp_path / "used.db")) as used:
+        used.execute("PRAGMA journal_mode = wal")
+        used.execute("CREATE TABLE told (text)")
+        used.execute("INSERT INTO told VALUES ('Rows')")
+        used.commit()
+        (tmp_path / "left").mkdir()
+        for file in tmp_path.glob("used.db*"):
+            shutil.copyfile(file, tmp_path / "left" / file.name)
+    return tmp_path / "left" / "used.db"
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+def test_a_log_is_read_and_nothing_beside_a_database_is_made_or_changed(logged: Path, has_index: bool) -> None:
+    if not has_index:
+        logged.with_name("used.db-shm").unlink()
+    before = {file.name: file.read_bytes() for file in logged.parent.iterdir()}
+    with foreign_database(logged) as connection:
+        assert connection.execute("SELECT text FROM told").fetchall() == [("Rows",)]
+    assert {file.name: file.read_bytes() for file in logged.parent.iterdir()} == before
+
+
+def test_a_write_that_was_cut_off_is_not_taken_for_what_is_there(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "used.db")) as used:
+        used.execute("CREATE TABLE told (text)")
+        used.executemany("INSERT INTO told VALUES (?)", [("x" * 5000,)] * 9)
+        used.commit()
+        used.execute("PRAGMA cache_size = 1")
+        used.execute("UPDATE told SET text = 'never committed'")
+        (tmp_path / "left").mkdir()
+        for file in tmp_path.glob("used.db*"):
+            shutil.copyfile(file, tmp_path / "left" / file.name)
+    with pytest.raises(StoreAccessError), foreign_database(tmp_path / "left" / "used.db") as connection:
+        connection.execute("SELECT text FROM told").fetchall()
+
+
+def test_text_that_is_no_unicode_costs_its_characters_alone(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "history.db")) as history:
+        columns = "id, memory_id, old_memory, new_memory, event, created_at, updated_at, is_deleted"
+        history.execute(f"CREATE TABLE history ({columns})")
+        history.execute("INSERT INTO history VALUES ('1', 'a', NULL, cast(x'52ff' as text), 'ADD', NULL, NULL, 0)")
+        history.execute("INSERT INTO history VALUES ('2', 'b', NULL, 'Swims', 'ADD', NULL, NULL, 0)")
+        history.commit()
+    items = Mem0Source(str(tmp_path / "history.db")).items()
+    assert [item.content for item in items if isinstance(item, ImportedMemory)] == [
+        "R\N{REPLACEMENT CHARACTER}",
+        "Swims",
+    ]
+
+
+@pytest.mark.parametrize("source", [ChatGPTExport, OpenMemorySource])
+def test_an_archive_whose_headers_differ_is_told_as_damaged(
+    tmp_path: Path, source: type[ChatGPTExport | OpenMemorySource]
+) -> None:
+    packed = tmp_path / "export.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("conversations.json", "[]")
+        archive.writestr("memories.json", "{}")
+    packed.write_bytes(packed.read_bytes().replace(b"conversations", b"confersations", 1).replace(b"mem", b"nem", 1))
+    [item] = source(str(packed)).items()
+    assert isinstance(item, Unreadable)
+    assert "can't be unpacked" in item.reason
