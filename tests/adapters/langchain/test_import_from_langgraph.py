@@ -75,6 +75,29 @@ async def test_a_damaged_checkpoint_costs_that_checkpoint(memory: ReMe, written:
     assert "is damaged" in report.unreadable[0].reason
 
 
+@pytest.mark.parametrize(
+    "change", ["type = 'pickle'", "checkpoint = x'80'", "checkpoint = x'c0'", "metadata = '[]'", "metadata = '{'"]
+)
+async def test_no_damage_costs_more_than_its_checkpoints(memory: ReMe, written: Path, change: str) -> None:
+    with closing(sqlite3.connect(written / "threads.db")) as connection:
+        connection.execute(f"UPDATE checkpoints SET {change} WHERE thread_id = 'trip'")  # noqa: S608
+        connection.commit()
+    report = await memory.import_from("langgraph", written / "threads.db", user_id="ann")
+    assert report.sessions == 1
+    assert {item.where.partition(",")[0] for item in report.unreadable} == {"thread 'trip'"}
+
+
+async def test_a_thread_of_several_users_goes_to_none_of_them(memory: ReMe, written: Path) -> None:
+    with closing(sqlite3.connect(written / "threads.db")) as connection:
+        last = "thread_id = 'trip' AND CAST(metadata AS TEXT) LIKE '%\"step\": 4%'"
+        changed = "CAST(replace(CAST(metadata AS TEXT), '\"ann\"', '\"bob\"') AS BLOB)"
+        connection.execute(f"UPDATE checkpoints SET metadata = {changed} WHERE {last}")  # noqa: S608
+        connection.commit()
+    report = await memory.import_from("langgraph", written / "threads.db", every_user=True, user_id="emma")
+    assert [(user.source_user, user.sessions) for user in report.users] == [(None, 1)]
+    assert "its runs name 2 users" in report.unreadable[0].reason
+
+
 async def test_a_thread_without_messages_is_told(memory: ReMe, written: Path) -> None:
     from reme_langchain.importing.threads import LangGraphThreads
 
