@@ -196,8 +196,25 @@ async def test_messages_without_ids_and_times_are_told_by_their_places(memory: R
     assert (again.known_messages, again.added_messages) == (2, 0)
 
 
+async def test_an_id_that_looks_like_a_place_is_told_from_the_place(memory: ReMe) -> None:
+    said = [
+        Message.model_validate({"role": "user", "content": text, **named})
+        for text, named in (("a", {"message_id": "1"}), ("b", {}), ("c", {"message_id": "1+"}))
+    ]
+    item = ImportedSession(source_id="s", user=None, messages=said)
+    first = await memory.import_from(Listed([item]), user_id="emma")
+    again = await memory.import_from(Listed([item]), user_id="emma")
+    assert (first.added_messages, again.known_messages, again.added_messages) == (3, 3, 0)
+
+
+async def test_a_memory_that_was_changed_in_the_future_is_named(memory: ReMe) -> None:
+    late = fact("Rows", "1", updated_at=datetime(2199, 1, 1, tzinfo=UTC))
+    report = await memory.import_from(Listed([late]), user_id="emma")
+    assert (report.added_memories, report.unreadable_count) == (0, 1)
+
+
 async def test_an_unknown_source_is_refused_by_name(memory: ReMe) -> None:
-    with pytest.raises(InvalidInputError, match="found 'mem9'"):
+    with pytest.raises(InvalidInputError, match="found 'mem9': did you mean 'mem0'"):
         await memory.import_from("mem9", "x", user_id="emma")
 
 
