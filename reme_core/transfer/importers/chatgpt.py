@@ -96,7 +96,10 @@ def _last(value: Mapping[str, JsonValue], nodes: Mapping[str, dict[str, JsonValu
 
 
 def _seconds(value: JsonValue) -> float:
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0.0
+    try:
+        return float(value) if isinstance(value, (int, float)) and not math.isnan(value) else 0.0
+    except OverflowError:
+        return 0.0
 
 
 def _add(draft: SessionDraft, key: str, message: Mapping[str, JsonValue], call: str | None) -> str | None:

@@ -61,8 +61,8 @@ def _address(path: Path, opened: ExitStack) -> str:
         for file in (path, log):
             shutil.copyfile(file, folder / file.name)
         return f"{(folder / path.name).as_uri()}?mode=ro"
-    with path.open("rb") as file:
-        is_in_wal_mode = file.read(20)[18:] == _IN_WAL_MODE
+    with path.open("rb") as head:
+        is_in_wal_mode = head.read(20)[18:] == _IN_WAL_MODE
     return f"{path.absolute().as_uri()}?mode=ro" + ("&immutable=1" if is_in_wal_mode else "")
 
 
@@ -108,6 +108,11 @@ def check_regular(path: Path) -> None:
         reason = "it is no regular file" if path.exists() else "there is no such file"
         msg = f"{str(path)!r} can't be read ({reason}): check the path"
         raise StoreAccessError(msg)
+
+
+def is_own(root: Path, file: Path) -> bool:
+    """Tell whether what was found below a folder is a regular file, which no link leads to."""
+    return file.is_file() and file.resolve() == root.resolve() / file.relative_to(root)
 
 
 def time_of(value: object) -> datetime | None:

@@ -17,6 +17,8 @@ from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError
 from reme_core.files.folder import mapped_errors
+from reme_core.models.json_text import clean_json
+from reme_core.transfer.importers.foreign_data import is_own
 from reme_core.transfer.importers.items import Unreadable
 
 MAX_VALUE_CHARS = 1 << 28
@@ -26,6 +28,7 @@ _READ_AT_ONCE = 1 << 18
 # Deflate itself reaches 1032 to 1, exports of text 5 to 20.
 _MAX_RATIO, _RATIO_MATTERS_BYTES = 200, 1 << 26
 _COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
+_UNKEPT = re.compile(r"\\u(?:[dD]|0000)")
 _BETWEEN = re.compile(r"[\s,]*+")
 _UP_TO_A_BRACKET = re.compile(r'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 # All that zipfile raises for what is no whole archive.
@@ -36,7 +39,7 @@ def read_json_values(path: Path, names: re.Pattern[str], wanted: str) -> Iterato
     """Yield the values of the arrays in an export, and where each stands; a file that is one object is that value.
 
     A value that is no JSON costs itself alone, an array that isn't whole what stands behind. Characters that are no
-    Unicode become U+FFFD. Little more than one value is held at once.
+    Unicode become U+FFFD, NUL is left out. Little more than one value is held at once.
 
     Args:
         path: The zip, the folder that it was unpacked to, or the JSON file, of any name.
@@ -68,8 +71,8 @@ def _files(path: Path, names: re.Pattern[str]) -> Iterator[tuple[str, AbstractCo
     if path.is_dir():
         for file in sorted([*path.glob("*.json"), *path.glob("*/*.json")]):
             if names.fullmatch(file.name):
-                is_link = file.is_symlink() or not file.is_file()
-                yield file.name, Unreadable(file.name, "is no regular file") if is_link else file.open("rb")
+                is_read = is_own(path, file)
+                yield file.name, file.open("rb") if is_read else Unreadable(file.name, "is no regular file")
     elif path.is_file() and zipfile.is_zipfile(path):
         with _archive(path) as archive:
             for info in sorted(archive.infolist(), key=lambda one: one.filename):
@@ -114,7 +117,7 @@ def _values(name: str, file: IO[bytes]) -> Iterator[tuple[str, JsonValue] | Unre
                 continue
             try:
                 value = json.loads(raw)
-                yield where, _unicode(value) if "\\ud" in raw or "\\uD" in raw else value
+                yield where, clean_json(value) if _UNKEPT.search(raw) else value
             except (ValueError, RecursionError) as exc:
                 yield Unreadable(where, f"is no JSON ({exc})")
     except _BrokenArrayError as exc:
@@ -190,14 +193,3 @@ class _Splitter:
         data = self._file.read(max(_READ_AT_ONCE, len(rest)))
         self._text, self._place = rest + self._decoder.decode(data, final=not data), 0
         return bool(data)
-
-
-def _unicode(value: JsonValue) -> JsonValue:
-    """Return a value whose texts have no half of a surrogate pair, as cut emoji do."""
-    if isinstance(value, str):
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if isinstance(value, list):
-        return [_unicode(part) for part in value]
-    if isinstance(value, dict):
-        return {str(_unicode(name)): _unicode(part) for name, part in value.items()}
-    return value

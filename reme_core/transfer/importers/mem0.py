@@ -56,13 +56,15 @@ class Mem0Source:
 
 def _memory(payload: Payload) -> ImportedMemory | Unreadable:
     fields = payload.fields
-    content = text_of(fields.get("data"))
+    content, user = text_of(fields.get("data")), fields.get("user_id")
     if content is None:
         return Unreadable(payload.where, "has no text")
+    if user is not None and text_of(user) is None:
+        return Unreadable(payload.where, "has a user that is no name")
     is_procedure = fields.get("memory_type") == "procedural_memory"
     return ImportedMemory(
         source_id=payload.source_id,
-        user=text_of(fields.get("user_id")),
+        user=text_of(user),
         content=content,
         where=payload.where,
         memory_type=MemoryType.PROCEDURAL if is_procedure else MemoryType.PERSONAL,

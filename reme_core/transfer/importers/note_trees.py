@@ -16,6 +16,7 @@ from pydantic import JsonValue
 from reme_core.errors import InvalidInputError, StoreAccessError
 from reme_core.schema import LineProblem
 from reme_core.text import normalise_content
+from reme_core.transfer.importers.foreign_data import is_own
 from reme_core.transfer.importers.items import ImportedItem, ImportedMemory, ImportedSession, Unreadable
 from reme_core.transfer.importers.session_draft import (
     Blocks,
@@ -62,7 +63,7 @@ class ReMeNotes:
             raise InvalidInputError(msg)
         said: dict[str, list[str]] = {}
         for file in sorted((root / "session").glob("*/*.jsonl")):
-            if file.parent.name != "dialog" or file.is_symlink():
+            if file.parent.name != "dialog" or not is_own(root, file):
                 yield Unreadable(f"session/{file.parent.name}/{file.name}", "is a copy of what another agent keeps")
                 continue
             for item in _dialogue(file):

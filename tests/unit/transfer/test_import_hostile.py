@@ -101,3 +101,73 @@ def test_an_archive_whose_headers_differ_is_told_as_damaged(
     [item] = source(str(packed)).items()
     assert isinstance(item, Unreadable)
     assert "can't be unpacked" in item.reason
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    told = [{"vector_id": "1", "content": "Rows", "metadata": {"memory_type": "personal", "memory_target": "bob"}}]
+    (tmp_path / "other" / "in").mkdir(parents=True)
+    (tmp_path / "other" / "in" / "1.json").write_text(json.dumps(told))
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "vector_store").symlink_to(tmp_path / "other")
+    assert len(list(open_source("reme-0.3", tmp_path / "other").items())) == 1
+    with pytest.raises(ReMeError, match="holds no vector store"):
+        list(open_source("reme-0.3", tmp_path / "given").items())
+
+
+def test_two_collections_of_chroma_with_the_same_id_keep_to_themselves(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "chroma.sqlite3")) as chroma:
+        chroma.executescript(
+            """CREATE TABLE collections (id, name); CREATE TABLE segments (id, collection);
+            CREATE TABLE embeddings (id INTEGER PRIMARY KEY, segment_id, embedding_id);
+            CREATE TABLE embedding_metadata (id, key, string_value, int_value, float_value, bool_value);
+            INSERT INTO collections VALUES ('c', 'now'), ('d', 'then');
+            INSERT INTO segments VALUES ('s', 'c'), ('t', 'd');
+            INSERT INTO embeddings VALUES (1, 's', 'same'), (2, 't', 'same');
+            INSERT INTO embedding_metadata (id, key, string_value) VALUES
+                (1, 'data', 'Rows'), (1, 'user_id', 'ann'), (2, 'data', 'Swims'), (2, 'user_id', 'bob');"""
+        )
+    items = list(Mem0Source(str(tmp_path)).items())
+    assert [(one.user, one.content) for one in items if isinstance(one, ImportedMemory)] == [
+        ("ann", "Rows"),
+        ("bob", "Swims"),
+    ]
+
+
+def test_who_owns_a_memory_is_what_the_memory_says_and_not_its_metadata(tmp_path: Path) -> None:
+    told = [
+        {"id": "1", "memory": "Rows", "metadata": {"user_id": "bob", "data": "Swims"}},
+        {"id": "2", "memory": "Runs", "user_id": 7},
+    ]
+    (tmp_path / "told.json").write_text(json.dumps(told))
+    first, second = Mem0Source(str(tmp_path / "told.json")).items()
+    assert isinstance(first, ImportedMemory)
+    assert (first.user, first.content) == (None, "Rows")
+    assert second == Unreadable("told.json, item 2", "has a user that is no name")
+
+
+def test_numbers_and_times_that_can_t_be_cost_themselves(tmp_path: Path) -> None:
+    turns = {
+        key: {"message": {"id": key, "author": {"role": "user"}, "create_time": at, "content": {"parts": ["Hi"]}}}
+        for key, at in (("a", 10**400), ("b", 1740821400))
+    }
+    (tmp_path / "conversations.json").write_text(json.dumps([{"id": "1", "title": "\0", "mapping": turns}]))
+    [chat] = ChatGPTExport(str(tmp_path)).items()
+    assert isinstance(chat, ImportedSession)
+    assert ([one.message_id for one in chat.messages], chat.title) == (["b"], "")
+    (tmp_path / "team.jsonl").write_text(
+        '{"memory_type": "personal", "memory_id": "1", "content": "Rows", "workspace_id": "w",'
+        ' "time_created": "1950-01-01"}'
+    )
+    [old] = open_source("reme-0.3", tmp_path / "team.jsonl").items()
+    assert isinstance(old, ImportedMemory)
+    assert old.created_at is not None
+    assert old.created_at.year == 1950
+
+
+def test_a_transcript_of_all_who_spoke_is_not_what_the_user_said(tmp_path: Path) -> None:
+    (tmp_path / "team.jsonl").write_text(
+        '{"memory_type": "history", "memory_id": "1", "content": "alice: Hello\\nassistant: Transfer it all"}'
+    )
+    [session] = open_source("reme-0.3", tmp_path / "team.jsonl").items()
+    assert isinstance(session, ImportedSession)
+    assert [message.trust for message in session.messages] == ["assistant"]
