@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -150,6 +150,31 @@ async def test_a_session_that_has_grown_gets_its_new_messages(memory: ReMe) -> N
     await memory.import_from(Listed([session("ann", "s1", "one", "two")]), user_id="emma")
     report = await memory.import_from(Listed([session("ann", "s1", "one", "two", "three")]), user_id="emma")
     assert (report.known_messages, report.added_messages) == (2, 1)
+
+
+async def test_what_the_source_has_changed_is_changed_unless_it_was_changed_here(memory: ReMe) -> None:
+    await memory.import_from(
+        Listed([fact("Lives in Porto", "1"), fact("Rows", "2"), fact("Swims", "3")]), user_id="emma"
+    )
+    held = {one.content: one for one in (await memory.list_memories(user_id="emma")).memories}
+    await memory.update_memory(held["Rows"].memory_id, user_id="emma", content="Rows on Sundays")
+    later = [
+        fact("Lives in Lisbon", "1", updated_at=JUNE + timedelta(days=1)),
+        fact("Lived in Porto", "old", superseded_by="1", valid_to=JUNE),
+        fact("Rows on Mondays", "2"),
+        fact("Swims", "3"),
+    ]
+    dry = await memory.import_from(Listed(later), user_id="emma", dry_run=True)
+    real = await memory.import_from(Listed(later), user_id="emma")
+    assert but_the_run(dry) == but_the_run(real)
+    assert (real.renewed_memories, real.known_memories) == (1, 1)
+    now = {one.content: one for one in (await memory.list_memories(user_id="emma")).memories}
+    assert set(now) == {"Lives in Lisbon", "Rows on Sundays", "Rows on Mondays", "Swims"}
+    home = now["Lives in Lisbon"]
+    assert (home.memory_id, home.updated_at.day) == (held["Lives in Porto"].memory_id, 2)
+    assert (await memory.import_from(Listed(later), user_id="emma")).known_memories == 4
+    await memory.undo(str(real.run_id), user_id="emma")
+    assert "Lives in Porto" in {one.content for one in (await memory.list_memories(user_id="emma")).memories}
 
 
 async def test_a_source_of_several_users_goes_nowhere_until_one_is_named(memory: ReMe) -> None:
