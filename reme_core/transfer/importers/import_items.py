@@ -257,7 +257,7 @@ class _Run:
         return is_repeated
 
     def _spans(self, times: Iterable[datetime]) -> None:
-        if moments := [*self.span, *times]:
+        if moments := [*self.span, *(moment for moment in times if moment != self.at)]:  # no source has told this one
             self.span = [min(moments), max(moments)]
 
     def report(self, scopes: Mapping[str | None, Scope]) -> ImportReport:

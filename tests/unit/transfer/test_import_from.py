@@ -232,6 +232,12 @@ async def test_an_id_that_looks_like_a_place_is_told_from_the_place(memory: ReMe
     assert (first.added_messages, again.known_messages, again.added_messages) == (3, 3, 0)
 
 
+async def test_the_time_of_the_import_is_none_that_the_source_has_told(memory: ReMe) -> None:
+    undated = ImportedMemory(source_id="1", user=None, content="Rows")
+    report = await memory.import_from(Listed([undated]), user_id="emma")
+    assert (report.added_memories, report.first_at) == (1, None)
+
+
 async def test_a_memory_that_was_changed_in_the_future_is_named(memory: ReMe) -> None:
     late = fact("Rows", "1", updated_at=datetime(2199, 1, 1, tzinfo=UTC))
     report = await memory.import_from(Listed([late]), user_id="emma")
