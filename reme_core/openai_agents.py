@@ -25,7 +25,7 @@ from pydantic import JsonValue
 from reme_core.errors import ConfigurationError, InvalidInputError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Scope, make_scope, new_id, shown
-from reme_core.schema.messages import (
+from reme_core.schema.content_blocks import (
     ContentBlock,
     FileBlock,
     ImageBlock,

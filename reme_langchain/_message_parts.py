@@ -19,6 +19,9 @@ from reme_core.schema import (
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
+    can_be_kept,
+    is_blob_reference,
+    is_embedded,
     shown,
 )
 from reme_core.schema.plain import (
@@ -78,6 +81,8 @@ def read_part(given: object) -> tuple[ContentBlock, PartForm]:
         if value is not None:
             whole = prefix + value
             kept = clean_text(whole)
+            if kind != "text" and not can_be_kept(kept):
+                continue
             form = PartForm(at=list(path), part=rest, prefix=prefix, was=_unless(whole, kept))
             return _block(str(kind), kept, part), form
     name = clean_text(kind) if isinstance(kind, str) and kind != CARRIER.kind else "unknown"
@@ -113,13 +118,16 @@ def plain_part(block: ContentBlock) -> dict[str, JsonValue]:
     match block:
         case TextBlock():
             return {"type": "text", "text": block.text}
-        case ImageBlock():
+        case ImageBlock() if not is_blob_reference(block.url):
             return _media("image", block.url, block.media_type)
+        case ImageBlock():
+            return {"type": "text", "text": f"[image: {block.said or 'embedded data'}]"}
         case FileBlock() if block.url.startswith(("http://", "https://", "data:")):
             kind = (block.media_type or "").partition("/")[0]
             return _media(kind if kind in {"audio", "video"} else "file", block.url, block.media_type)
         case FileBlock():
-            return {"type": "text", "text": f"[file: {block.name or block.url}]"}
+            known = block.said or ("embedded data" if is_embedded(block.url) else block.url)
+            return {"type": "text", "text": f"[file: {known}]"}
         case OtherBlock(kind="thinking") if isinstance(block.data, str):
             return {"type": "reasoning", "reasoning": block.data}
         case OtherBlock():

@@ -25,6 +25,8 @@ from reme_core.schema import (
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
+    can_be_kept,
+    is_embedded,
     parse_time,
     shown,
 )
@@ -182,8 +184,10 @@ def result_block(part: Plain, *, is_error: bool = False) -> ToolResultBlock:
     )
 
 
-def media_block(kind: str, url: str, media_type: str | None, name: str = "") -> ImageBlock | FileBlock:
-    """Return the block of a medium, with what it is in words."""
+def media_block(kind: str, url: str, media_type: str | None, name: str = "") -> ImageBlock | FileBlock | None:
+    """Return the block of a medium, with what it is in words; None where its bytes are broken, or too many."""
+    if not can_be_kept(url):
+        return None
     in_words = described(kind, url, media_type)
     if kind == "image":
         return ImageBlock(url=url, media_type=media_type, caption=in_words)
@@ -275,7 +279,7 @@ def text_of(block: ContentBlock) -> str:
 
 def described(kind: str, url: str, media_type: str | None) -> str:
     """Return a medium in words: `[image: url]`; never its bytes."""
-    place = f"embedded {media_type or 'data'}" if url.startswith("data:") else url
+    place = f"embedded {media_type or 'data'}" if is_embedded(url) else url
     return f"[{kind}: {place}]"
 
 

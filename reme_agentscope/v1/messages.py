@@ -54,6 +54,7 @@ from reme_core.schema import (
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
+    is_blob_reference,
 )
 from reme_core.schema.plain import as_json, as_object, clean_text, usable_id, usable_name
 
@@ -86,9 +87,13 @@ class AgentScope1Blocks:
                 return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": self.shown(block)}
             case ToolResultBlock():
                 return {"type": "tool_result", "id": block.call_id, "name": block.name or "", "output": block.output}
+            case ImageBlock() | FileBlock() if is_blob_reference(block.url):  # which nobody else can follow
+                return {"type": "text", "text": text_of(block)}
             case ImageBlock():
                 return _media("image", block.url, block.media_type)
-            case FileBlock() if (kind := (block.media_type or "").partition("/")[0]) in _MEDIA:
+            case FileBlock() if (
+                not is_blob_reference(block.url) and (kind := (block.media_type or "").partition("/")[0]) in _MEDIA
+            ):
                 return _media(kind, block.url, block.media_type)
             case OtherBlock() if is_own and (part := write_other(block)) is not None:
                 return part

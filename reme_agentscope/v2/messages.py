@@ -60,6 +60,7 @@ from reme_core.schema import (
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
+    is_blob_reference,
 )
 from reme_core.schema.plain import as_object, clean_text, usable_id, usable_name
 
@@ -162,6 +163,8 @@ def _source(block: ImageBlock | FileBlock) -> dict[str, JsonValue] | None:
     head, comma, data = block.url.partition(";base64,")
     if head.startswith("data:") and comma:
         return {"type": "base64", "data": data, "media_type": media_type}
+    if is_blob_reference(block.url):  # which nobody else can follow
+        return None
     try:
         _URLS.validate_python(block.url)
     except ValidationError:

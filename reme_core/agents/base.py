@@ -14,6 +14,7 @@ from reme_core.agents.loop import LastStep, Limits, OnText, StopRule, run_loop
 from reme_core.errors import ConfigurationError, InvalidInputError, PartialFailureError
 from reme_core.ports import AgentResult, AgentTask, ChatModel, Target, Tool, ToolContext
 from reme_core.schema import MemoryType, Message, Source, TextBlock, describe, parse_messages, utc_now
+from reme_core.steps.message_bytes import with_bytes
 from reme_core.steps.user_input import check_language, read_text
 from reme_core.text import Language, Prompt, load_prompt, prompt_language
 from reme_core.tools import ThinkToolOp
@@ -233,10 +234,11 @@ class BaseMemoryAgentOp(ABC):
         system = f"{system}\n\n{context.guidance}" if context.guidance else system
         prompt = _load(self.task_prompt, language)
         told = prompt.fill(await self.prepare(task, context))
+        said = await with_bytes(context.store, context.scope, self.conversation(task, told))
         done = await run_loop(
             model,
             self.tools,
-            [Message(role="system", content=(TextBlock(text=system),)), *self.conversation(task, told)],
+            [Message(role="system", content=(TextBlock(text=system),)), *said],
             context,
             self.limits,
             last_step=self.last_step,

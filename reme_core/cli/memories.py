@@ -323,6 +323,7 @@ def _told_erased(erased: Erased) -> list[str]:
         counted(erased.blocks, "block"),
         counted(erased.offloads, "offload") if erased.offloads else "",
         counted(erased.tool_calls, "tool call") if erased.tool_calls else "",
+        counted(erased.blobs, "blob") if erased.blobs else "",
         counted(erased.memories, "memory"),
         counted(erased.events, "event"),
         counted(erased.jobs, "job") if erased.jobs else "",
@@ -348,6 +349,7 @@ def _what_is_there(counts: Counts) -> str:
         counted(counts.messages, "message"),
         counted(counts.offloads, "offload") if counts.offloads else "",
         counted(counts.tool_calls, "tool call") if counts.tool_calls else "",
+        counted(counts.blobs, "blob") if counts.blobs else "",
         counted(counts.memories, "memory"),
     )
 
@@ -377,6 +379,7 @@ async def stats(where: CommonOptions, output: Output) -> int:
             "jobs": f"{counts.jobs}{f' ({counts.dead_jobs} dead)' if counts.dead_jobs else ''}",
             "offloads": f"{counts.offloads} ({counts.offload_bytes:,} bytes)",
             "tool calls": str(counts.tool_calls),
+            **({"blobs": f"{counts.blobs} ({counts.blob_bytes:,} bytes)"} if counts.blobs else {}),
             **({"file": f"{where.file} ({size:,} bytes, all users)"} if in_file else {}),
         }
     )

@@ -140,6 +140,7 @@ class ReMeClient:
     revoke_memory_block = _served(ReMe.revoke_memory_block)
     get_messages = _served(ReMe.get_messages)
     find_messages = _served(ReMe.find_messages)
+    read_blob = _served(ReMe.read_blob)
     get_block = _served(ReMe.get_block)
     stats = _served(ReMe.stats)
     costs = _served(ReMe.costs)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from reme_core.facade.parts import MemoryParts
-from reme_core.schema import Block, CleanedOffloads, Cost, Erased, Job, OffloadInfo, StoredMessage, Usage
+from reme_core.schema import Blob, Block, CleanedOffloads, Cost, Erased, Job, OffloadInfo, StoredMessage, Usage
 from reme_core.steps import user_input as inputs
 from reme_core.telemetry import traced
 
@@ -51,6 +51,15 @@ class MessageMethods:
             cursor=cursor,
         )
         return await self._ports.store.find_messages(self._scope(user_id, shared=shared), query)
+
+    async def read_blob(self: MemoryParts, ref: str, *, user_id: str | None = None, shared: bool = False) -> Blob:
+        """Return the bytes of an image or a file, by the reference that the block of a message holds as its `url`.
+
+        Raises:
+            BlobNotFoundError: This user has no such bytes.
+            CorruptDataError: They are not those that were written.
+        """
+        return await self._ports.store.get_blob(self._scope(user_id, shared=shared), inputs.read_id(ref, "ref"))
 
     async def get_block(self: MemoryParts, block_id: str, *, user_id: str | None = None, shared: bool = False) -> Block:
         """Return a block with its index entry and the ids of its messages (BlockNotFoundError)."""

@@ -184,6 +184,7 @@ class SyncReMe:
     revoke_memory_block = _waiting(ReMe.revoke_memory_block)
     get_messages = _waiting(ReMe.get_messages)
     find_messages = _waiting(ReMe.find_messages)
+    read_blob = _waiting(ReMe.read_blob)
     get_block = _waiting(ReMe.get_block)
     list_blocks = _waiting(ReMe.list_blocks)
     stats = _waiting(ReMe.stats)

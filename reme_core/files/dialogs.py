@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from pydantic import JsonValue
 
-from reme_core.errors import ConflictError, InvalidInputError, StoreAccessError
+from reme_core.errors import BlobNotFoundError, ConflictError, InvalidInputError, StoreAccessError
 from reme_core.files.file_index import UNREAD, DialogMark
 from reme_core.files.folder import FileProblem, Stamp, inside, mapped_errors, open_regular, trusted
 from reme_core.ports import AppendMessages, Clock, Store
 from reme_core.schema import Message, Scope, parse_messages
 from reme_core.steps.message_lines import find_all, pieces_of
 from reme_core.steps.user_input import read_id
+from reme_core.text import with_media_told
 
 if TYPE_CHECKING:
     from _hashlib import HASH
@@ -93,15 +94,19 @@ class Dialogs:
             }
             fresh = {line.message.message_id: line for line in some if line.message.message_id not in held}
             for session_id, run in groupby(fresh.values(), key=lambda line: line.session_id):
-                request = AppendMessages(
-                    session_id=session_id,
-                    messages=[line.message for line in run],
-                    want_vectors=self.wants_vectors,
-                )
-                try:
-                    await self.store.append(self.scope, request)
-                except ConflictError as exc:
-                    self.problems.append(FileProblem(path, exc.message))
+                await self._append(path, session_id, [line.message for line in run])
+
+    async def _append(self, path: str, session_id: str, said: Sequence[Message]) -> None:
+        request = AppendMessages(session_id=session_id, messages=said, want_vectors=self.wants_vectors)
+        try:
+            await self.store.append(self.scope, request)
+        except ConflictError as exc:
+            self.problems.append(FileProblem(path, exc.message))
+        except BlobNotFoundError as exc:  # of another store: what was said of images and files is kept
+            self.problems.append(FileProblem(path, exc.message))
+            gone = set(exc.missing)
+            told = [with_media_told(one) if gone.intersection(one.blob_references) else one for one in said]
+            await self._append(path, session_id, told)
 
     def _read(self, path: str, mark: DialogMark) -> tuple[list[DialogLine], int, str]:
         """Read what a dialogue says behind the part that was read before, all of it if that is another one by now.
@@ -202,6 +207,7 @@ def _parsed(path: str, number: int, line: bytes) -> DialogLine:
     session_id = read_id(fields.pop("session_id", None) or path.removesuffix(".jsonl"), "session_id")
     day = datetime.strptime(path.rpartition("/")[2], "%Y-%m-%d.jsonl").replace(tzinfo=UTC)
     [message] = parse_messages([fields], now=lambda: day)
+    message.apart()  # here a broken image is the fault of this line alone
     return DialogLine(number, session_id, message)
 
 

@@ -253,7 +253,7 @@ class Counts(MappingModel):
 
     `current_memories` counts those that nothing has replaced, by type; `memories` all; `waiting_for_vectors` messages
     and memories; `jobs` all of them, and `dead_jobs` those given up; `offload_bytes` the texts of `offloads`;
-    `tool_calls` those recorded.
+    `tool_calls` those recorded; `blobs` images and files, each once, and `blob_bytes` all of theirs.
     """
 
     current_memories: dict[MemoryType, int] = Field(default_factory=dict)
@@ -268,6 +268,8 @@ class Counts(MappingModel):
     offloads: int = 0
     offload_bytes: int = 0
     tool_calls: int = 0
+    blobs: int = 0
+    blob_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,7 @@ from reme_core.ports.transcript import (
     ToolPage,
 )
 from reme_core.schema import (
+    Blob,
     Block,
     CleanedOffloads,
     Erased,
@@ -153,7 +154,12 @@ class Store(Protocol):
     async def append(self, scope: Scope, request: AppendMessages) -> Appended:
         """Add messages, all or none. Adding the same message again changes nothing.
 
+        Bytes of images and files that stand in them are kept apart in the same write, once a scope by their content;
+        the message then holds their reference.
+
         Raises:
+            BlobNotFoundError: A reference to bytes that this scope doesn't hold.
+            InvalidInputError: Bytes that are broken, or more than `MAX_BLOB_BYTES`.
             ConflictError: An id of this scope that belongs to a message with other content or another session, unless
                 `on_conflict` says to rename it.
         """
@@ -163,6 +169,14 @@ class Store(Protocol):
 
         Raises:
             MessageNotFoundError: Naming every id that this scope doesn't hold.
+        """
+
+    async def get_blob(self, scope: Scope, ref: str) -> Blob:
+        """Return an image or a file that a message refers to.
+
+        Raises:
+            BlobNotFoundError: This scope holds no such bytes.
+            CorruptDataError: They are not those that were written.
         """
 
     async def find_messages(self, scope: Scope, query: FindMessages) -> MessagePage:

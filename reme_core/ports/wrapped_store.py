@@ -43,6 +43,7 @@ class WrappedStore:
     memory_changes = _below(Store.memory_changes)
     append = _below(Store.append)
     get_messages = _below(Store.get_messages)
+    get_blob = _below(Store.get_blob)
     find_messages = _below(Store.find_messages)
     search_messages = _below(Store.search_messages)
     put_blocks = _below(Store.put_blocks)

@@ -22,6 +22,7 @@ from reme_core.schema import (
     SummaryPreview,
     least_trusted,
 )
+from reme_core.schema.content_blocks import media_references
 from reme_core.steps.distillation import Distilled, UsageCounter
 from reme_core.steps.draft_store import DraftStore
 from reme_core.steps.message_lines import all_pages, find_messages_by_id
@@ -53,6 +54,7 @@ class ConversationDraft(DraftStore):
         Raises:
             ConflictError: As there; to rename is not offered.
         """
+        request = await self._apart(scope, request)
         held = await find_messages_by_id(self, scope, [message.message_id for message in request.messages])
         new = {m.message_id: m for m in request.messages if not _is_known(m, held, request.session_id)}
         waiting = [*await self._unsliced(scope, request.session_id), *new.values()]
@@ -64,6 +66,15 @@ class ConversationDraft(DraftStore):
         self._sliced |= {block.block_id: block for block in blocks}
         jobs = request.planner(waiting, blocks) if request.planner is not None and blocks else ()
         return Appended(added=tuple(new), known=tuple(held), blocks=tuple(blocks), jobs=tuple(jobs))
+
+    async def _apart(self, scope: Scope, request: AppendMessages) -> AppendMessages:
+        """Return messages as they would be stored; their bytes are kept nowhere (BlobNotFoundError)."""
+        apart = [message.apart() for message in request.messages]
+        for message, taken in apart:
+            for ref in media_references(message.content):
+                if ref not in taken:
+                    await self._store.get_blob(scope, ref)
+        return replace(request, messages=[message for message, _ in apart])
 
     async def get_messages(self, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
         """Return messages by id; see `Store.get_messages`."""

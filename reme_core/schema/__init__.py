@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from reme_core.schema.blobs import MAX_BLOB_BYTES as MAX_BLOB_BYTES
+from reme_core.schema.blobs import Blob as Blob
+from reme_core.schema.blobs import can_be_kept as can_be_kept
+from reme_core.schema.blobs import data_url as data_url
+from reme_core.schema.blobs import is_blob_reference as is_blob_reference
+from reme_core.schema.blobs import is_embedded as is_embedded
+from reme_core.schema.blobs import put_base64 as put_base64
+from reme_core.schema.blobs import raster_type as raster_type
 from reme_core.schema.changes import ChangedMemories as ChangedMemories
 from reme_core.schema.changes import ChangeKind as ChangeKind
 from reme_core.schema.changes import MemoryChange as MemoryChange
@@ -10,6 +18,13 @@ from reme_core.schema.checks import QUERY_CHARS as QUERY_CHARS
 from reme_core.schema.checks import bounded_query as bounded_query
 from reme_core.schema.checks import describe as describe
 from reme_core.schema.checks import shown as shown
+from reme_core.schema.content_blocks import ContentBlock as ContentBlock
+from reme_core.schema.content_blocks import FileBlock as FileBlock
+from reme_core.schema.content_blocks import ImageBlock as ImageBlock
+from reme_core.schema.content_blocks import OtherBlock as OtherBlock
+from reme_core.schema.content_blocks import TextBlock as TextBlock
+from reme_core.schema.content_blocks import ToolCallBlock as ToolCallBlock
+from reme_core.schema.content_blocks import ToolResultBlock as ToolResultBlock
 from reme_core.schema.embeddings import Reembedded as Reembedded
 from reme_core.schema.evolution import Evolution as Evolution
 from reme_core.schema.evolution import MemoryGroup as MemoryGroup
@@ -59,16 +74,9 @@ from reme_core.schema.memories import Source as Source
 from reme_core.schema.memory_blocks import MemoryBlock as MemoryBlock
 from reme_core.schema.messages import EXTRACTIVE as EXTRACTIVE
 from reme_core.schema.messages import Block as Block
-from reme_core.schema.messages import ContentBlock as ContentBlock
-from reme_core.schema.messages import FileBlock as FileBlock
-from reme_core.schema.messages import ImageBlock as ImageBlock
 from reme_core.schema.messages import Message as Message
-from reme_core.schema.messages import OtherBlock as OtherBlock
 from reme_core.schema.messages import Role as Role
 from reme_core.schema.messages import StoredMessage as StoredMessage
-from reme_core.schema.messages import TextBlock as TextBlock
-from reme_core.schema.messages import ToolCallBlock as ToolCallBlock
-from reme_core.schema.messages import ToolResultBlock as ToolResultBlock
 from reme_core.schema.messages import parse_messages as parse_messages
 from reme_core.schema.messages import read_stored_message as read_stored_message
 from reme_core.schema.offloads import CleanedOffloads as CleanedOffloads

@@ -281,6 +281,7 @@ class Erased(MappingModel):
     Attributes:
         store_items: Items that were memories, or written in the user's name: LangGraph's, sessions of AgentScope, and
             notes of what models cost.
+        blobs: Images and files, each once.
         adapter_rows: Rows of tables of adapters, such as threads and checkpoints, by table.
         files: Files beside the store: drafts of exports, and what adapters keep outside of it.
         files_elsewhere: Files that another machine has noted, as `machine:path`: they are still there.
@@ -298,6 +299,7 @@ class Erased(MappingModel):
     offloads: int = 0
     tool_calls: int = 0
     sessions: int = 0
+    blobs: int = 0
     store_items: int = 0
     adapter_rows: dict[str, int] = Field(default_factory=dict)
     files: int = 0

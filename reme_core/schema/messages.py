@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import count
 from typing import Annotated, Literal, TypeAlias
@@ -12,7 +12,17 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, model_validator
 
 from reme_core.errors import InvalidInputError
-from reme_core.schema.checks import Id, Json, JsonObject, Metadata, Text, check_metadata, describe, kind_of
+from reme_core.schema.blobs import Blob, put_base64, take_base64
+from reme_core.schema.checks import Id, Metadata, Text, check_metadata, describe, kind_of
+from reme_core.schema.content_blocks import (
+    ContentBlock,
+    FileBlock,
+    ImageBlock,
+    block_apart,
+    compact_json,
+    media_references,
+    pieces,
+)
 from reme_core.schema.mapping import told_fields
 from reme_core.schema.scope import new_id
 from reme_core.schema.times import UtcTime, utc_now
@@ -25,67 +35,6 @@ MAX_MESSAGE_BYTES = 8 << 20
 _STORED = {"stored": True}
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
-
-
-class _Block(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class TextBlock(_Block):
-    """Text as it was said."""
-
-    type: Literal["text"] = "text"
-    text: Text
-
-
-class ImageBlock(_Block):
-    """A reference to an image; the bytes stay where they are. A caption is searched like text."""
-
-    type: Literal["image"] = "image"
-    url: Text
-    media_type: Text | None = None
-    caption: Text | None = None
-
-
-class FileBlock(_Block):
-    """A reference to a file (audio and video included); the bytes stay where they are."""
-
-    type: Literal["file"] = "file"
-    url: Text
-    media_type: Text | None = None
-    name: Text | None = None
-
-
-class ToolCallBlock(_Block):
-    """A call that a model asked for. `arguments` is the JSON object, or the text as it came where it isn't one."""
-
-    type: Literal["tool_call"] = "tool_call"
-    call_id: Id
-    name: Text
-    arguments: JsonObject | Text = Field(default_factory=dict)
-
-
-class ToolResultBlock(_Block):
-    """The answer to the tool call `call_id`."""
-
-    type: Literal["tool_result"] = "tool_result"
-    call_id: Id
-    name: Text | None = None
-    output: Text
-    is_error: bool = False
-
-
-class OtherBlock(_Block):
-    """A part that we keep and don't read: thinking, vendor data. It is neither searched nor shown as text."""
-
-    type: Literal["other"] = "other"
-    kind: Text
-    data: Json = None
-
-
-ContentBlock: TypeAlias = Annotated[
-    TextBlock | ImageBlock | FileBlock | ToolCallBlock | ToolResultBlock | OtherBlock, Field(discriminator="type")
-]
 
 
 # What a system prompt says, the application says.
@@ -144,20 +93,71 @@ class Message(BaseModel):
         if not any(block.type != "text" or block.text.strip() for block in self.content):
             msg = "content is empty: give a text, a tool call, a tool result or a reference"
             raise ValueError(msg)
-        size = sum(len(piece.encode()) for piece in _pieces(self.content))
-        size += sum(len(_compact(block.data).encode()) for block in self.content if block.type == "other")
+        size = sum(len(piece.encode()) for piece in pieces(self.content))
+        size += sum(len(compact_json(block.data).encode()) for block in self.content if block.type == "other")
         if size > MAX_MESSAGE_BYTES:
             msg = f"content has {size} bytes, at most {MAX_MESSAGE_BYTES} are kept in one message: split it"
             raise ValueError(msg)
         return self
 
     def repeats(self, other: Message) -> bool:
-        """Whether this is `other` said again: equal, a mark of trust and a time that its sender left to us apart."""
+        """Whether this is `other` said again: equal, a mark of trust and a time that its sender left to us apart.
+
+        It doesn't matter which of them holds the bytes of an image itself.
+        """
         mark = {TRUST: other.metadata[TRUST]} if TRUST in other.metadata else {}
         same: dict[str, object] = {"metadata": {**{k: v for k, v in self.metadata.items() if k != TRUST}, **mark}}
         if "created_at" not in self.model_fields_set:
             same["created_at"] = other.created_at
-        return self.model_copy(update=same) == other
+        again = self.model_copy(update=same)
+        return again == other or ((again.holds_bytes or other.holds_bytes) and again.apart()[0] == other.apart()[0])
+
+    @property
+    def holds_bytes(self) -> bool:
+        """Whether bytes of images or files stand in it."""
+        return bool(self.metadata) or any(
+            block.type == "other" or (block.type in {"image", "file"} and block.url.startswith("data:"))
+            for block in self.content
+        )
+
+    def apart(self) -> tuple[Message, dict[str, Blob]]:
+        """Return the message with references in place of all bytes, and these by their references.
+
+        Long base64 inside of vendors' parts and metadata goes as well; `with_base64` puts it back.
+
+        Raises:
+            InvalidInputError: An image or file is broken or too large, naming its place.
+        """
+        if not self.holds_bytes:
+            return self, {}
+        taken: dict[str, Blob] = {}
+        where = f"message {self.message_id!r}, content"
+        kept = tuple(block_apart(block, f"{where}[{place}]", taken) for place, block in enumerate(self.content))
+        metadata = take_base64(self.metadata, lambda blob: taken.setdefault(blob.ref, blob))
+        return (self.model_copy(update={"content": kept, "metadata": metadata}), taken) if taken else (self, {})
+
+    @property
+    def blob_references(self) -> tuple[str, ...]:
+        """What its images and files refer to of what the store keeps, each once."""
+        return tuple(dict.fromkeys(media_references(self.content)))
+
+    def joined(self, blobs: Mapping[str, Blob]) -> Message:
+        """Return the message with the bytes of its images and files as data URLs, as far as they are among these."""
+        content = (
+            block.joined(blobs[block.url])
+            if isinstance(block, (ImageBlock, FileBlock)) and block.url in blobs
+            else block
+            for block in self.content
+        )
+        return self.model_copy(update={"content": tuple(content)})
+
+    def with_base64(self, find: Callable[[str], Blob | None]) -> Message:
+        """Return the message with the base64 that `apart` took out of vendors' parts and metadata."""
+        content = (
+            block.model_copy(update={"data": put_base64(block.data, find)}) if block.type == "other" else block
+            for block in self.content
+        )
+        return self.model_copy(update={"content": tuple(content), "metadata": put_base64(self.metadata, find)})
 
     @property
     def text(self) -> str:
@@ -167,7 +167,7 @@ class Message(BaseModel):
     @property
     def full_text(self) -> str:
         """Everything that can be read: texts, captions, file names, tool calls and results, in order."""
-        return "\n".join(_pieces(self.content))
+        return "\n".join(pieces(self.content))
 
     @property
     def speaker(self) -> str:
@@ -190,32 +190,6 @@ class Message(BaseModel):
     def result_ids(self) -> tuple[str, ...]:
         """The ids of the tool calls answered here."""
         return tuple(block.call_id for block in self.content if block.type == "tool_result")
-
-
-def _pieces(content: Sequence[ContentBlock]) -> Iterable[str]:
-    for block in content:
-        match block:
-            case TextBlock():
-                yield block.text
-            case ImageBlock():
-                yield block.caption or _reference(block.url)
-            case FileBlock():
-                yield block.name or _reference(block.url)
-            case ToolCallBlock():
-                arguments = block.arguments
-                yield f"{block.name}({arguments if isinstance(arguments, str) else _compact(arguments)})"
-            case ToolResultBlock():
-                yield block.output
-            case OtherBlock():
-                continue
-
-
-def _reference(url: str) -> str:
-    return "[embedded data]" if url.startswith("data:") else url
-
-
-def _compact(value: JsonValue) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
 
 
 def renamings(message: Message, session_id: str) -> Iterator[Message]:

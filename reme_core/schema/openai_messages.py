@@ -8,15 +8,16 @@ from collections.abc import Sequence
 
 from pydantic import JsonValue
 
-from reme_core.schema.messages import (
+from reme_core.schema.blobs import is_embedded
+from reme_core.schema.content_blocks import (
     ContentBlock,
     FileBlock,
     ImageBlock,
-    Message,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
 )
+from reme_core.schema.messages import Message
 
 _NOT_IN_NAMES = re.compile(r"[\s<|\\/>]+")
 """OpenAI refuses names with these characters."""
@@ -68,9 +69,9 @@ def _content(blocks: Sequence[ContentBlock], role: str) -> JsonValue:
                 texts.clear()
                 parts.append({"type": "image_url", "image_url": {"url": block.url}})
             case ImageBlock():
-                texts.append(f"[image: {block.caption or _reference(block.url)}]")
+                texts.append(f"[image: {block.said or _reference(block.url)}]")
             case FileBlock():
-                texts.append(f"[file: {block.name or _reference(block.url)}]")
+                texts.append(f"[file: {block.said or _reference(block.url)}]")
             case _:
                 continue
     if parts:
@@ -83,7 +84,7 @@ def _text_parts(texts: Sequence[str]) -> list[JsonValue]:
 
 
 def _reference(url: str) -> str:
-    return "embedded data" if url.startswith("data:") else url
+    return "embedded data" if is_embedded(url) else url
 
 
 def _tool_call(block: ToolCallBlock) -> dict[str, JsonValue]:

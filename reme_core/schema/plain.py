@@ -12,8 +12,17 @@ from dataclasses import dataclass
 from pydantic import BaseModel, JsonValue
 
 from reme_core.schema import shown
+from reme_core.schema.blobs import is_embedded
 from reme_core.schema.checks import check_id, check_json, check_metadata
-from reme_core.schema.messages import MAX_MESSAGE_BYTES, ContentBlock, Message, OtherBlock, TextBlock, ToolResultBlock
+from reme_core.schema.content_blocks import (
+    ContentBlock,
+    FileBlock,
+    ImageBlock,
+    OtherBlock,
+    TextBlock,
+    ToolResultBlock,
+)
+from reme_core.schema.messages import MAX_MESSAGE_BYTES, Message
 
 _UNKEPT = re.compile("[\x00\ud800-\udfff]")
 _MAX_NAME = 512
@@ -119,7 +128,8 @@ def fit_blocks(blocks: Sequence[ContentBlock]) -> tuple[list[ContentBlock], list
         size = block_bytes(block)
         fitting = block if size <= room else _shortened(block, room)
         if fitting is not block:
-            left_out.append(f"{block.type}, {size} bytes")
+            what = block.kind[:40] if isinstance(block, OtherBlock) else block.type
+            left_out.append(f"{what}, {size} bytes")
         if fitting is not None:
             kept.append(fitting)
             room -= block_bytes(fitting)
@@ -144,6 +154,9 @@ def block_bytes(block: ContentBlock) -> int:
             return len(block.text.encode())
         case ToolResultBlock():
             return len(block.output.encode())
+        case ImageBlock() | FileBlock():
+            carried = is_embedded(block.url)  # the bytes are kept apart
+            return len(block.said.encode()) + (0 if carried else len(block.url.encode()))
         case _:
             return len(block.model_dump_json())
 

@@ -58,6 +58,9 @@ def _vendor_parts(fields: dict[str, object]) -> list[object]:
         value = fields.pop(key, None)
         if value is None or value in ("", [], {}):
             continue
+        if key == "audio" and isinstance(value, Mapping) and isinstance(value.get("data"), str):
+            parts.append(_audio(value))
+            continue
         is_said = key == "refusal" and isinstance(value, str)
         parts.append({"type": "text", "text": value} if is_said else {"type": "other", "kind": key, "data": value})
     return parts
@@ -103,6 +106,10 @@ def _part(part: object) -> object:
             return {"type": "text", "text": part.get("text")}
         case "refusal":
             return {"type": "text", "text": part.get("refusal")}
+        case "image" | "document" | "audio" | "video" as kind if isinstance(part.get("source"), Mapping):
+            return _with_source(kind, part, part["source"])
+        case "input_audio" if isinstance(audio := part.get("input_audio"), Mapping) and "data" in audio:
+            return _audio(audio)
         case "input_audio" | "audio" | "thinking" | "reasoning":
             return {"type": "other", "kind": str(part["type"]), "data": dict(part)}
         case "file" if "file" in part:
@@ -114,11 +121,39 @@ def _part(part: object) -> object:
             raise ValueError(msg)
 
 
+def _with_source(kind: str, part: Mapping[str, object], source: Mapping[str, object]) -> dict[str, object]:
+    """Return the block of a part in Anthropic's form, which AgentScope has as well."""
+    block = {"media_type": source.get("media_type"), **{key: source[key] for key in ("url", "data") if key in source}}
+    match source.get("type"):
+        case "text":  # a document that is plain text
+            return {"type": "text", "text": source.get("data")}
+        case "file":
+            block["url"] = source.get("file_id")
+        case "base64" | "url" | None:
+            pass
+        case other:
+            msg = f"a {kind} whose source is of type {other!r:.40} is not known: use base64, url or file"
+            raise ValueError(msg)
+    if kind == "image":
+        return {"type": "image", "caption": part.get("caption"), **block}
+    return {"type": "file", "name": part.get("title") or part.get("name"), "text": part.get("text"), **block}
+
+
+def _audio(audio: Mapping[str, object]) -> dict[str, object]:
+    """Return the block of a recording in OpenAI's form; its transcript is what it says."""
+    kind = {"mp3": "mpeg"}.get(str(audio.get("format")), audio.get("format") or "wav")
+    media_type = f"audio/{kind}"
+    return {"type": "file", "media_type": media_type, "data": audio["data"], "text": audio.get("transcript")}
+
+
 def _openai_file(file: object) -> dict[str, object]:
     if not isinstance(file, Mapping):
         msg = f"a file part wants an object under 'file', found {kind_of(file)}"
         raise ValueError(msg)  # noqa: TRY004  # pydantic turns ValueError, and not TypeError, into a field's error
-    return {"type": "file", "url": file.get("file_id") or file.get("file_data"), "name": file.get("filename")}
+    data = file.get("file_data")
+    if isinstance(data, str) and file.get("file_id") is None and not data.startswith("data:"):
+        return {"type": "file", "data": data, "name": file.get("filename")}
+    return {"type": "file", "url": file.get("file_id") or data, "name": file.get("filename")}
 
 
 def _url(value: object) -> object:

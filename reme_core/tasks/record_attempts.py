@@ -254,7 +254,7 @@ def _other_id(trajectory_id: str, message_id: str) -> str:
 
 
 def _says_the_same(one: Message, other: Message) -> bool:
-    return (one.role, one.name, one.content) == (other.role, other.name, other.content)
+    return (one.role, one.name, one.apart()[0].content) == (other.role, other.name, other.apart()[0].content)
 
 
 def _with_outcomes(result: TaskSummary, outcomes: Sequence[JobOutcome]) -> TaskSummary:

@@ -14,7 +14,7 @@ from typing import get_args
 from pydantic import JsonValue
 
 from reme_core.errors import ConfigurationError
-from reme_core.schema import ContentBlock, FileBlock, ImageBlock, Message, Role, TextBlock, trust_field
+from reme_core.schema import ContentBlock, FileBlock, ImageBlock, Message, Role, TextBlock, is_embedded, trust_field
 from reme_core.schema.hits import HIDDEN, with_hidden_shown
 
 _VARIABLE = re.compile(r"\{\{([a-z_]+)\}\}")
@@ -130,13 +130,11 @@ def with_media_told(message: Message) -> Message:
 
 def _told(block: ContentBlock) -> str:
     match block:
-        case ImageBlock():
-            said = block.caption or block.url
-        case FileBlock():
-            said = block.name or block.url
+        case ImageBlock() | FileBlock():
+            said = block.said or block.url
         case _:
             return ""
-    return f"[{block.type}]" if said.startswith("data:") else f"[{block.type}: {said}]"
+    return f"[{block.type}]" if is_embedded(said) else f"[{block.type}: {said}]"
 
 
 def json_line(value: Mapping[str, JsonValue]) -> str:

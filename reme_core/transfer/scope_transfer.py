@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from reme_core.errors import ConflictError, OffloadNotFoundError
+from reme_core.errors import ConflictError, InvalidInputError, OffloadNotFoundError
 from reme_core.ports import (
     AppendMessages,
     Embedder,
@@ -50,6 +50,7 @@ from reme_core.schema import (
     utc_now,
 )
 from reme_core.steps.memory_blocks import is_grant
+from reme_core.steps.message_bytes import with_bytes
 from reme_core.steps.message_lines import all_pages, find_all, pieces_of
 from reme_core.transfer.json_lines import NoteDraft, unnoted
 from reme_core.transfer.transfer_file import Contents, ScopeLine, file_lines, read_scope, refusal, write_file
@@ -145,9 +146,14 @@ async def _everything(store: Store, scope: Scope) -> AsyncIterator[tuple[str, Ba
     ):
         for call in calls.calls:
             yield "tool_call", call
+    # The bytes of an image stand in the first message that has it, so that they are there when the others are read.
+    written = set[str]()
     async for said in all_pages(lambda cursor: store.find_messages(scope, FindMessages(limit=_PAGE, cursor=cursor))):
         for stored in said.messages:
-            yield "message", stored
+            refs = stored.message.blob_references
+            [whole] = await with_bytes(store, scope, [stored.message], without=written) if refs else [stored.message]
+            written.update(refs)
+            yield "message", stored.model_copy(update={"message": whole})
     async for item in _memories(store, scope, MemoryFilter(include_superseded=True)):
         yield item
     after = 0
@@ -233,6 +239,11 @@ def _missing_parts(lines: Sequence[ScopeLine]) -> Iterator[LineProblem]:
     first: dict[str, int] = {}
     for line in lines:
         item = line.item
+        if isinstance(item, StoredMessage):
+            try:
+                item.message.apart()
+            except InvalidInputError as exc:
+                yield LineProblem(line=line.line, reason=str(exc))
         if isinstance(item, (Block, OffloadRecord)) and not said.issuperset(item.message_ids):
             yield LineProblem(line=line.line, reason=f"{_name(item)} points at messages that the file lacks")
         # What stands twice as a message or a block is written once in any case.

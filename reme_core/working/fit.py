@@ -19,6 +19,7 @@ from reme_core.schema import (
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
+    is_embedded,
     new_reference,
 )
 from reme_core.text import cut_middle
@@ -292,8 +293,8 @@ def _size(block: ContentBlock) -> int:
         case ImageBlock():
             return IMAGE_TOKENS * _BYTES_A_TOKEN + _bytes(block.caption or "")
         case FileBlock():
-            carried = block.url.startswith("data:")
-            return (FILE_TOKENS * _BYTES_A_TOKEN if carried else _bytes(block.url)) + _bytes(block.name or "")
+            carried = is_embedded(block.url)
+            return (FILE_TOKENS * _BYTES_A_TOKEN if carried else _bytes(block.url)) + _bytes(block.said)
         case OtherBlock():
             return _bytes(block.kind) + _bytes(json_text(block.data))
 

@@ -183,9 +183,9 @@ def _is_pointer(info: OffloadInfo, message: Message) -> bool:
 
 def _holds(stored: StoredMessage, session_id: str, message: Message, rows: Mapping[str, OffloadInfo]) -> bool:
     """Tell whether what is stored is this message, or the whole of which this is a view."""
-    whole = stored.message
     if stored.session_id != session_id:
         return False
+    message, whole = message.apart()[0], stored.message.apart()[0]  # images of a context may hold their bytes
     if message.repeats(whole):
         return True
     # All but the content is the same; thinking and vendors' data may lack in a view, and nothing is new there.

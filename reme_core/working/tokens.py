@@ -20,6 +20,7 @@ from reme_core.schema import (
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
+    is_embedded,
 )
 
 # Around a message: three tokens, one of which is counted for the role beside them, and one more where there is a name.
@@ -141,8 +142,8 @@ class TokenLedger:
             case ImageBlock():
                 return IMAGE_TOKENS + self._count(block.caption or "")
             case FileBlock():
-                carried = block.url.startswith("data:")
-                return (FILE_TOKENS if carried else self._count(block.url)) + self._count(block.name or "")
+                carried = is_embedded(block.url)
+                return (FILE_TOKENS if carried else self._count(block.url)) + self._count(block.said)
             case ToolCallBlock():
                 return _CALL_TOKENS + self._count(block.name) + self._count(arguments_text(block))
             case ToolResultBlock():

@@ -129,7 +129,7 @@ async def _without_known(memory: ReMe, user_id: str, messages: list[Message]) ->
         message
         for message in messages
         if (same := known.get(message.message_id)) is None
-        or (same.role, same.content) != (message.role, message.content)
+        or (same.role, same.apart()[0].content) != (message.role, message.apart()[0].content)
     ]
 
 

@@ -35,6 +35,7 @@ from reme_core.schema import (
     TextBlock,
     ToolCallBlock,
     Usage,
+    is_embedded,
     shown,
 )
 from reme_core.schema.plain import as_object, clean_json, clean_text, is_kept
@@ -67,9 +68,9 @@ def _said(block: ContentBlock, message: Message) -> ContentBlock | None:
         case ImageBlock() if message.role == "user" and block.url.startswith(("http://", "https://", "data:")):
             return block
         case ImageBlock():
-            return TextBlock(text=f"[image: {block.caption or _reference(block.url)}]")
+            return TextBlock(text=f"[image: {block.said or _reference(block.url)}]")
         case FileBlock():
-            return TextBlock(text=f"[file: {block.name or _reference(block.url)}]")
+            return TextBlock(text=f"[file: {block.said or _reference(block.url)}]")
         case ToolCallBlock() if isinstance(block.arguments, str):
             # Many endpoints refuse a conversation with arguments that are no JSON object.
             return block.model_copy(update={"arguments": {"malformed": block.arguments}})
@@ -78,7 +79,7 @@ def _said(block: ContentBlock, message: Message) -> ContentBlock | None:
 
 
 def _reference(url: str) -> str:
-    return "embedded data" if url.startswith("data:") else url
+    return "embedded data" if is_embedded(url) else url
 
 
 Reason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "other"]

@@ -50,7 +50,9 @@ class Example:
 
 
 def pages() -> list[Path]:
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    named = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+    texts = [path for path in (ROOT / "packages").rglob("*") if path.suffix in {".md", ".mdx"}]
+    return [*named, *sorted((ROOT / "docs").rglob("*.md")), *sorted(texts)]
 
 
 def examples_of(text: str) -> list[Example]:

@@ -27,7 +27,7 @@ def in_env(monkeypatch: pytest.MonkeyPatch, url: str) -> str:
 
 def test_migrate_says_what_it_would_do_and_does_it_once(reme: Reme, url: str) -> None:
     planned = reme("migrate", "--plan", url)
-    steps = ["1: all tables", "2: relations of memories"]
+    steps = ["1: all tables", "2: relations of memories", "3: images and files"]
     assert (planned.code, planned.out) == (ExitCode.DONE, "".join(f"would do  {step}\n" for step in steps))
     assert reme("migrate", "--json", url).value == {"done": steps}
     done = reme("migrate", url)

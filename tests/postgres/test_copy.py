@@ -35,7 +35,7 @@ from reme_core.ports import (
     WriteBatch,
     WriteItems,
 )
-from reme_core.schema import Job, Scope, ToolCallResult, Usage
+from reme_core.schema import ImageBlock, Job, Scope, ToolCallResult, Usage
 from reme_core.steps.costs import CostBook
 from reme_core.stores import LocalStore, PostgresStore, ServerSettings, migrate_database
 from reme_core.stores.copying.copy_store import compare_stores, copy_store, copy_to_file
@@ -61,7 +61,10 @@ async def fill_all(store: Store) -> None:
     """Write something into every table of two users, the numbers of one between those of the other."""
     await store.append(BOB, AppendMessages(session_id="s", messages=[message("Walrus", message_id="b0")]))
     await fill(store, 3)
-    await store.append(BOB, AppendMessages(session_id="s", messages=[message("Tennis", message_id="b1")]))
+    tennis = message("Tennis", message_id="b1")
+    shown = ImageBlock.model_validate({"data": bytes(range(256)) * 300, "media_type": "image/x", "caption": "a court"})
+    tennis = tennis.model_copy(update={"content": (*tennis.content, shown)})
+    await store.append(BOB, AppendMessages(session_id="s", messages=[tennis]))
     await store.put(BOB, batch(memory("Bob plays tennis", scope=BOB, memory_id="m000")))
     jobs = [Job(job_id=f"j{n}", kind="summary", created_at=NOW, due_at=NOW) for n in range(3)]
     await store.add_jobs(ALICE, jobs)

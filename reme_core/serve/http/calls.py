@@ -105,6 +105,7 @@ CALLS: tuple[Call, ...] = (
     Call("GET", "/v1/messages", _READ, ReMe.find_messages),
     Call("POST", "/v1/messages/lookup", _READ, ReMe.get_messages),
     Call("GET", "/v1/messages/{message_id}", _READ, handlers.get_message),
+    Call("GET", "/v1/blobs/{ref}", _READ, ReMe.read_blob),
     Call("GET", "/v1/blocks", _READ, handlers.list_blocks),
     Call("GET", "/v1/blocks/{block_id}", _READ, ReMe.get_block),
     Call("POST", "/v1/retrieve", _READ, ReMe.retrieve, handlers.with_text, is_long=True),

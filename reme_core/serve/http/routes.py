@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.facade.reme import ReMe
 from reme_core.serve.access import Right
+from reme_core.serve.blob_response import send_blob
 from reme_core.serve.failures import failure_response
 from reme_core.serve.http.calls import CALLS, Call
 from reme_core.serve.http.event_stream import EventStream, wants_events
@@ -35,6 +36,7 @@ def http_routes(service: Service) -> list[BaseRoute]:
     paths = groupby(sorted(CALLS, key=_order), key=lambda call: call.path)
     return [
         *(_route(path, _Path(service, kept, {call.verb: call for call in calls})) for path, calls in paths),
+        Route("/v1/blobs/{ref}/data", partial(send_blob, service)),
         Route("/v1/export", partial(export, service)),
         *older_routes(service),
         *health_routes(service),

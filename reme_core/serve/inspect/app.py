@@ -27,6 +27,7 @@ PAGES: Mapping[str, Page] = {
     "sessions": talk_pages.sessions,
     "session": talk_pages.session,
     "message": talk_pages.message,
+    "blob": talk_pages.blob,
     "memories": memory_pages.memories,
     "memory": memory_pages.memory,
     "map": memory_pages.targets,

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from reme_core.errors import ConfigurationError
 from reme_core.schema import Block, Memory, MemoryType, StoredMessage
+from reme_core.serve.blob_response import blob_response
 from reme_core.serve.inspect.time_axis import AskedAxis, made_in, read_axis, rests_on
 from reme_core.serve.inspect.view import View
 from reme_core.steps import user_input as inputs
@@ -92,3 +93,8 @@ async def message(view: View) -> Response:
     [item] = await view.memory.get_messages([inputs.read_id(view.ask("id"), "id")], **view.whose)
     made = await _made_of(view, [item], await _blocks_of(view, [item]))
     return view.page("message", item=item, made=made.get(item.message.message_id, []))
+
+
+async def blob(view: View) -> Response:
+    """Answer with an image or a file of a message."""
+    return blob_response(await view.memory.read_blob(view.ask("ref"), **view.whose))

@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from reme_core.errors import InvalidInputError
 from reme_core.facade.reme import ReMe
-from reme_core.schema import Scope, shown_validity
+from reme_core.schema import ContentBlock, ImageBlock, Scope, shown_validity
 from reme_core.schema.hits import with_hidden_shown
 from reme_core.serve.access import ForbiddenError, Principal, Right
 from reme_core.serve.inspect.day_charts import DayChart
@@ -172,6 +172,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.tests["raster"] = _is_raster
     made.filters |= {
         "minute": _minute,
         "day": _day,
@@ -191,6 +192,12 @@ def draw(kind: str, picture: Timeline | NameMap | DayChart) -> str:
 
 def _shown(value: object) -> object:
     return with_hidden_shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _is_raster(block: ContentBlock) -> bool:
+    """Whether a block says that it is an image that browsers show and that runs nothing; its bytes are looked at."""
+    kinds = {"image/png", "image/jpeg", "image/gif", "image/webp", "image/*"}
+    return isinstance(block, ImageBlock) and (block.media_type or "").lower() in kinds
 
 
 def _minute(moment: datetime | None) -> str:

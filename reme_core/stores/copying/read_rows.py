@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from reme_core.schema import Job, JobState, Scope
 from reme_core.stores.copying.tables import ITEMS, OF_ADAPTERS, OF_SCOPES, CopiedTable, Row, Value
+from reme_core.stores.sql.blob_rows import has_blobs
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.connection import SqlConnection, reading_rows
 
@@ -53,7 +54,8 @@ class TableDigest:
 def read_scope(connection: SqlConnection, scope: Scope) -> Iterator[Batch]:
     """Yield the rows of a scope, table by table."""
     number = find_scope(connection, scope)
-    for table in (*OF_SCOPES, *adapter_tables(connection)) if number is not None else ():
+    ours = OF_SCOPES if has_blobs(connection) else [table for table in OF_SCOPES if table.name != "blobs"]
+    for table in (*ours, *adapter_tables(connection)) if number is not None else ():
         with closing(connection.dialect.stream(connection, table.select(), (number,))) as rows:
             while some := rows.fetchmany(table.at_once):
                 yield table, _settled(table, some)

@@ -122,6 +122,13 @@ _OFFLOAD = Reference("offload", "offloads", "offload", "reference")
 OF_SCOPES: tuple[CopiedTable, ...] = (
     CopiedTable(name="sessions", number="session", columns=("session_id",), key=("session_id",)),
     CopiedTable(
+        name="blobs",
+        number="blob",
+        columns=("digest", "media_type", "bytes", "data"),
+        key=("digest",),
+        at_once=1,
+    ),
+    CopiedTable(
         name="blocks",
         number="block",
         columns=("block_id", "started_at", "ended_at", "terms", "body"),

@@ -17,7 +17,7 @@ from reme_core.stores.sql.bookkeeping import Layer, find_scope, forget_changes
 from reme_core.stores.sql.connection import SqlConnection
 from reme_core.stores.sql.items.row_links import remove_with_namespaces
 
-_COUNTED = ("memories", "messages", "blocks", "events", "jobs", "offloads", "tool_calls", "sessions")
+_COUNTED = ("memories", "messages", "blocks", "events", "jobs", "offloads", "tool_calls", "sessions", "blobs")
 
 
 def erase_rows(connection: SqlConnection, scope: Scope) -> Erased:

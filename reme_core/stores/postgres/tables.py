@@ -272,6 +272,7 @@ SCOPED = (
     "offload_holders",
     "offload_holds",
     "tool_calls",
+    "blobs",
 )
 """Tables whose rows are of one scope, by its number in the column `scope`."""
 
@@ -295,7 +296,8 @@ def _may(owner: str) -> str:
     )
 
 
-def _walls() -> tuple[str, ...]:
+def _walls(*tables: str) -> tuple[str, ...]:
+    """Return the statements that wall some tables in."""
     conditions = {
         "scopes": f"memory_space = {_SPACE} AND"
         f" ({_WHOLE_SPACE} OR user_id = (SELECT current_setting('reme.user', true)))",
@@ -309,6 +311,7 @@ def _walls() -> tuple[str, ...]:
     return tuple(
         statement
         for table, condition in conditions.items()
+        if table in tables
         for statement in (
             f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
             f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY",
@@ -325,7 +328,7 @@ MIGRATIONS: tuple[Migration, ...] = (
             *_TABLES,
             *_TRIGGERS,
             *ADAPTER_TABLES,
-            *_walls(),
+            *_walls(*(table for table in WALLED if table != "blobs")),
             f"INSERT INTO meta VALUES ('terms', '{TERMS_VERSION}')",  # noqa: S608  # ours
         ),
     ),
@@ -333,6 +336,17 @@ MIGRATIONS: tuple[Migration, ...] = (
         name="relations of memories",
         statements=(
             """CREATE INDEX memories_related ON memories (scope, "row") WHERE body LIKE '%"relations":[_"subject"%'""",
+        ),
+    ),
+    Migration(
+        name="images and files",
+        statements=(
+            f"""CREATE TABLE blobs (
+                blob {_ID}, {_OF_SCOPE}, digest {_TEXT}, media_type text NOT NULL, bytes bigint NOT NULL,
+                data bytea NOT NULL, PRIMARY KEY (blob, scope), UNIQUE (scope, digest))""",
+            "CREATE INDEX blobs_by_scope ON blobs (scope, blob)",
+            "ALTER TABLE blobs ALTER COLUMN data SET STORAGE EXTERNAL",  # images are compressed already
+            *_walls("blobs"),
         ),
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reme_core.ports import Counts
 from reme_core.schema import MemoryType, Scope
+from reme_core.stores.sql.blob_rows import count_blobs
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.connection import SqlConnection, Statements, reading_rows
 from reme_core.stores.sql.offload_rows import count_offloads
@@ -21,6 +22,7 @@ def count_scope(connection: SqlConnection, scope: Scope) -> Counts:
         (number,),
     )
     offloads, offload_bytes = count_offloads(connection, number)
+    blobs, blob_bytes = count_blobs(connection, number)
     return Counts(
         current_memories={MemoryType(kind): count for kind, count in by_type},
         memories=count_rows(connection, "SELECT count(*) FROM memories WHERE scope = ?", number),
@@ -35,6 +37,8 @@ def count_scope(connection: SqlConnection, scope: Scope) -> Counts:
         offloads=offloads,
         offload_bytes=offload_bytes,
         tool_calls=count_rows(connection, "SELECT count(*) FROM tool_calls WHERE scope = ?", number),
+        blobs=blobs,
+        blob_bytes=blob_bytes,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
@@ -19,9 +19,11 @@ from reme_core.ports import (
     ListBlocks,
     MessagePage,
 )
-from reme_core.schema import EXTRACTIVE, Block, Message, Scope, StoredMessage, read_stored_message
+from reme_core.schema import EXTRACTIVE, Blob, Block, Message, Scope, StoredMessage, read_stored_message
+from reme_core.schema.blobs import BASE64_MARK
 from reme_core.schema.messages import renamings
 from reme_core.stores._cursors import Row, check_limit, cut_page, given, in_order, row_after, seconds
+from reme_core.stores.sql.blob_rows import blob_beside, put_blobs, with_sizes
 from reme_core.stores.sql.bookkeeping import (
     Layer,
     enter_scope,
@@ -52,8 +54,13 @@ _STORED = (
 _STORED += " JOIN sessions USING (session)"
 
 
-def append_messages(connection: SqlConnection, scope: Scope, request: AppendMessages) -> Appended:
-    """Add messages at the end of a session; equal ones that are there already are left alone (ConflictError)."""
+def append_messages(
+    connection: SqlConnection, scope: Scope, request: AppendMessages, blobs: Mapping[str, Mapping[str, Blob]]
+) -> Appended:
+    """Add messages at the end of a session, with the bytes that they refer to (ConflictError, BlobNotFoundError).
+
+    Equal ones that are there already are left alone. `blobs` are the bytes of each message, by its id and reference.
+    """
     if not request.messages:
         return Appended(added=(), known=())
     number = enter_scope(connection, scope)
@@ -63,15 +70,18 @@ def append_messages(connection: SqlConnection, scope: Scope, request: AppendMess
     added: list[_New] = []
     known: list[str] = []
     renamed: dict[str, str] = {}
-    for wanted in request.messages:
+    fresh: dict[str, Blob] = {}
+    for wanted in with_sizes(connection, number, request.messages):
         message, is_known = _placed(connection, number, session, wanted, request, held)
-        if message is not wanted:
+        if message.message_id != wanted.message_id:
             renamed[wanted.message_id] = message.message_id
         if is_known:
             known.append(message.message_id)
             continue
         added.append(_New(message, *segment_passages(message.full_text)))
+        fresh |= blobs.get(wanted.message_id, {})
         held[message.message_id] = (session, message)
+    put_blobs(connection, number, [item.message for item in added], fresh)
     values = [(number, session, *_values(item, waits=request.want_vectors)) for item in added]
     insert_messages(connection, number, _COLUMNS, values, [item.words for item in added])
     waiting = texts_waiting(connection, number, WAITING) if request.want_vectors else []
@@ -135,19 +145,8 @@ def _placed(
     raise ConflictError(msg)
 
 
-_COLUMNS = (
-    "scope",
-    "session",
-    "message_id",
-    "speaker",
-    "said_at",
-    "asks",
-    "by_user",
-    "wishes",
-    "waits",
-    "terms",
-    "passages",
-    "body",
+_COLUMNS = tuple(
+    "scope session message_id speaker said_at asks by_user wishes waits terms passages body".split()  # noqa: SIM905
 )
 
 
@@ -168,9 +167,12 @@ def _values(item: _New, *, waits: bool) -> tuple[object, ...]:
     )
 
 
-def _stored(row: Row) -> StoredMessage:
+def _stored(connection: SqlConnection, row: Row) -> StoredMessage:
     # Two hundred are read for a question with a budget; all that could be checked was, as it was written.
-    return StoredMessage.model_construct(message=read_stored_message(row[1]), session_id=row[2], block_id=row[3])
+    message = read_stored_message(row[1])
+    if BASE64_MARK in row[1]:
+        message = message.with_base64(lambda ref: blob_beside(connection, row[0], ref))
+    return StoredMessage.model_construct(message=message, session_id=row[2], block_id=row[3])
 
 
 def messages_by_rows(connection: SqlConnection, rows: Sequence[int]) -> dict[int, StoredMessage]:
@@ -178,7 +180,7 @@ def messages_by_rows(connection: SqlConnection, rows: Sequence[int]) -> dict[int
     # By the scope as well: a server then looks a session up once for all rows of it.
     asked = f"{_STORED.replace('(session)', '(session, scope)')} WHERE seq IN (SELECT value FROM json_each(?))"  # noqa: S608
     found = connection.execute(asked, (str(list(rows)),))
-    return {row[0]: _stored(row) for row in found}
+    return {row[0]: _stored(connection, row) for row in found.fetchall()}
 
 
 def passages_by_rows(connection: SqlConnection, numbers: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
@@ -231,7 +233,7 @@ def find_messages(connection: SqlConnection, scope: Scope, query: FindMessages) 
         where.append("block IS NULL")
     rows = _matching(connection, number, query, " AND ".join(where), values)
     page, cursor = cut_page(list(islice(rows, query.limit + 1)), query.limit, "messages")
-    return MessagePage(messages=tuple(_stored(row) for row in page), next_cursor=cursor)
+    return MessagePage(messages=tuple(_stored(connection, row) for row in page), next_cursor=cursor)
 
 
 def _matching(
@@ -252,7 +254,7 @@ def _matching(
     plain = query.keyword.strip().casefold()
     with closing(connection.dialect.stream(connection, f"{_STORED} WHERE {where} {order}", values)) as rows:
         for row in rows:
-            text = _stored(row).message.full_text
+            text = read_stored_message(row[1]).full_text
             if wanted <= set(unpack_terms(pack_terms(terms(text))).tolist()) if wanted else plain in text.casefold():
                 yield row
 

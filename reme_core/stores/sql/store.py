@@ -23,6 +23,7 @@ from reme_core.stores.sql import offload_rows as offloads
 from reme_core.stores.sql import ranked_search as search
 from reme_core.stores.sql import row_conditions as waiting
 from reme_core.stores.sql import tool_call_rows as tool_calls
+from reme_core.stores.sql.blob_rows import get_blob, take_apart
 from reme_core.stores.sql.bookkeeping import Layer
 from reme_core.stores.sql.connection import ItemsWithin, SqlConnection, SqlDatabase
 from reme_core.stores.sql.count_scope import count_scope
@@ -115,9 +116,10 @@ class SqlStore:
 
     async def append(self, scope: Scope, request: ports.AppendMessages) -> ports.Appended:
         """Add messages; see `Store.append`."""
+        request, blobs = await take_apart(request)
 
         def append(connection: SqlConnection) -> ports.Appended:
-            appended = messages.append_messages(connection, scope, request)
+            appended = messages.append_messages(connection, scope, request, blobs)
             if request.slicer is None:
                 return appended
             unsliced = messages.unsliced(connection, scope, request.session_id)
@@ -242,6 +244,7 @@ class SqlStore:
     events = _reading(event_rows.list_events)
     get_messages = _reading(messages.get_messages)
     find_messages = _reading(messages.find_messages)
+    get_blob = _reading(get_blob)
     get_blocks = _reading(messages.get_blocks)
     list_blocks = _reading(messages.list_blocks)
     pending_texts = _reading(waiting.pending_texts)

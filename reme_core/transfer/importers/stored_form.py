@@ -50,6 +50,7 @@ def stored_messages(source: str, item: ImportedSession, now: datetime) -> Iterat
         try:
             check_metadata(stored.metadata)
             check_time_not_future(said_at, "created_at", now)
+            stored.apart()  # a broken image is the fault of this message alone
         except ValueError as exc:
             yield Unreadable(f"session {_short(item.source_id)}, message {_short(key)}", str(exc))
         else:

@@ -340,7 +340,7 @@ def test_what_a_message_cannot_hold_is_left_out_and_told():
     [text] = from_langchain([HumanMessage(huge, id="1")])
     assert "characters left out" in text.text[-100:]
     assert text.text.startswith("ü" * 1000)
-    [image] = from_langchain([HumanMessage(["see", {"type": "image", "base64": "a" * (9 << 20)}], id="2")])
+    [image] = from_langchain([HumanMessage(["see", {"type": "image", "base64": "a" * (45 << 20)}], id="2")])
     assert image.text == "see"
     assert "image" in image.metadata["langchain"]["left_out"][0]
     [result] = from_langchain([ToolMessage("r", tool_call_id="c", id="3", artifact="a" * (9 << 20))])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.contract.suites.transcript_blobs import TranscriptBlobs
 from tests.contract.suites.transcript_blocks import (
     TranscriptBlocks,
     TranscriptConcurrency,
@@ -24,6 +25,7 @@ from tests.contract.suites.transcript_messages import TranscriptAppending, Trans
 class TranscriptContract(
     TranscriptAppending,
     TranscriptFinding,
+    TranscriptBlobs,
     TranscriptBlocks,
     TranscriptJobs,
     TranscriptIsolation,

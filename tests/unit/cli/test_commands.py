@@ -273,7 +273,7 @@ def test_delete_all_leaves_nothing_of_the_user_and_everything_of_others(reme: Re
     reme("add", "--messages", chat)
     reme("add", "bob's", "--user", "bob")
     gone = {"memories": 0, "messages": 3, "blocks": 1, "events": 0, "jobs": 0, "offloads": 0, "tool_calls": 0}
-    gone |= {"sessions": 1, "store_items": 0, "files": 0}
+    gone |= {"sessions": 1, "blobs": 0, "store_items": 0, "files": 0}
     places = {"adapter_rows": {}, "pages_cleared": True, "index_cleared": None, "left_to_operator": []}
     places |= {"files_elsewhere": []}
     assert reme("delete", "--all", "--yes", "--json").value == gone | places
@@ -339,6 +339,6 @@ def test_where_the_memory_lies_comes_from_options_or_variables(
 
 
 def test_the_version_and_the_help_are_told(reme: Reme) -> None:
-    assert reme("--version").out == "reme 0.1.0\n"
+    assert reme("--version").out == "reme 1.0.0rc1\n"
     assert "Exit codes" in reme("--help").out
     assert "--yes" in reme("delete", "--help").out

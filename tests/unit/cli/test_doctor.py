@@ -38,7 +38,7 @@ def test_a_set_up_that_works_is_told_in_full(reme: Reme, monkeypatch: pytest.Mon
         assert len(server.requests) == 2
     assert (done.code, done.err) == (ExitCode.DONE, "")
     assert sqlite3.sqlite_version in line(done, "versions")
-    assert "schema version 13" in line(done, "file")
+    assert "schema version 14" in line(done, "file")
     assert line(done, "chat model").startswith("ok  chat model:  OpenAIChat('m-1'")
     assert "dimension=8" in line(done, "embedding model")
     assert KEY not in done.out

@@ -45,6 +45,7 @@ GOOD: dict[str, object] = {
     "memory_id": "held",
     "memory_ids": ["held"],
     "message_ids": ["said"],
+    "ref": "sha256:x",
     "block_id": "nope",
     "job_id": "nope",
     "run_id": "nope",

@@ -160,3 +160,18 @@ async def test_of_a_dialogue_that_grows_only_what_is_new_is_read_and_one_that_wa
         file.write("no message\n")
     [problem] = (await files.sync()).problems
     assert problem.path == "dialog/2026-11-22.jsonl:7"
+
+
+async def test_an_image_that_is_elsewhere_or_broken_costs_its_line_alone_and_no_caption(
+    files: FileMemory, memory: ReMe, root: Path
+) -> None:
+    elsewhere = {"type": "image", "url": "sha256:" + "0" * 64, "size": 3, "caption": "a red door"}
+    broken = {"type": "image", "data": "*", "caption": "a blue door"}
+    (root / "dialog").mkdir(parents=True)
+    lines = [{**said("", number), "content": [part]} for number, part in ((1, elsewhere), (2, broken))]
+    page = root / "dialog" / "2026-11-22.jsonl"
+    page.write_text("".join(json.dumps(line) + "\n" for line in [*lines, said("And a green gate", 3)]))
+    problems = [str(problem) for problem in (await files.sync()).problems]
+    assert [("no image or file" in told, "base64" in told) for told in problems] == [(False, True), (True, False)]
+    found = (await memory.find_messages(user_id="ann")).messages
+    assert [item.message.full_text for item in found] == ["[image: a red door]", "And a green gate"]

@@ -30,7 +30,7 @@ def test_a_text_keeps_its_beginning_and_what_cant_be_shortened_goes() -> None:
     assert kept[1].text.startswith("é")
     assert "characters left out" in kept[1].text
     assert kept[2] is blocks[3]
-    assert left_out == [f"other, {block_bytes(data)} bytes", f"text, {2 << 20} bytes"]
+    assert left_out == [f"{data.kind}, {block_bytes(data)} bytes", f"text, {2 << 20} bytes"]
 
 
 def test_of_many_that_were_left_out_some_are_named() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from reme_core.errors import ConflictError, DimensionMismatchError, InvalidInputError, StoreAccessError
 from reme_core.ports import AppendMessages, EventQuery, ItemAddress, ListMemories, PutItem, PutMemory, WriteItems
-from reme_core.schema import Scope, Usage
+from reme_core.schema import ImageBlock, Scope, Usage
 from reme_core.steps.costs import CostBook
 from reme_core.stores import Chosen, CopyRequest, LocalStore, StoreCopy, run_copy
 from reme_core.stores.copying.copy_store import copy_store
@@ -37,6 +37,8 @@ async def fill(folder: Path, scopes: Sequence[Scope] = (ALICE, BOB), *, said: in
         for scope in scopes:
             text = f"{scope.user_id} saw walrus {turn}"
             words = message(text, message_id=f"w{turn}", minute=turn)
+            shown = ImageBlock.model_validate({"data": f"image {turn // 2}".encode(), "caption": "a walrus"})
+            words = words.model_copy(update={"content": (*words.content, shown)})
             await store.append(scope, AppendMessages(session_id="s", messages=[words]))
             fact = memory(text, scope=scope, memory_id=f"m{turn}")
             await store.put(scope, batch(PutMemory(memory=fact, vector=random_unit(turn))))
@@ -73,6 +75,7 @@ def rows(folder: Path) -> Mapping[str, list[tuple[object, ...]]]:
     """Return the rows of tables whose numbers a copy keeps."""
     tables = {
         "messages": "seq, body",
+        "blobs": "blob, digest, media_type, bytes, data",
         "memories": "row, body",
         "events": "sequence, at",
         "items": "item, key",

@@ -244,6 +244,14 @@ async def test_a_memory_that_was_changed_in_the_future_is_named(memory: ReMe) ->
     assert (report.added_memories, report.unreadable_count) == (0, 1)
 
 
+async def test_a_broken_image_costs_its_message_alone(memory: ReMe) -> None:
+    image = {"type": "image", "url": "data:image/png;base64,*", "caption": "a red door"}
+    said = [Message(role="user", content=part, created_at=MAY) for part in ([image], [{"type": "text", "text": "ok"}])]
+    report = await memory.import_from(Listed([ImportedSession(source_id="s", user=None, messages=said)]), user_id="ann")
+    assert [item.reason.endswith("base64 of all of them") for item in report.unreadable] == [True]
+    assert [item.message.text for item in (await memory.find_messages(user_id="ann")).messages] == ["ok"]
+
+
 async def test_an_unknown_source_is_refused_by_name(memory: ReMe) -> None:
     with pytest.raises(InvalidInputError, match="found 'mem9': did you mean 'mem0'"):
         await memory.import_from("mem9", "x", user_id="emma")

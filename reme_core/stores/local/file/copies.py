@@ -26,6 +26,7 @@ from reme_core.schema import (
     read_stored_message,
     utc_now,
 )
+from reme_core.schema.blobs import blob_reference
 from reme_core.stores.local.file.connection_threads import MappedErrors
 from reme_core.stores.local.file.dialect import FileConnection
 from reme_core.stores.local.file.digests import DIGESTED, digest_of
@@ -226,6 +227,7 @@ _REPEATED = {
     "jobs": ("job_id", "kind", "state"),
     "offloads": ("reference", "kind", "message_id"),
     "tool_calls": ("call_id", "tool_name", "success"),
+    "blobs": ("digest", "bytes"),
 }
 
 
@@ -269,6 +271,9 @@ def _wrong(
 
 def _repeated_in(table: str, texts: list[bytes | None]) -> dict[str, object]:
     """Read the text of a row, and return what columns repeat of it (ValueError, TypeError)."""
+    if table == "blobs":
+        data = texts[1] or b""
+        return {"digest": blob_reference(data).removeprefix("sha256:"), "bytes": len(data)}
     decoded = [None if text is None else bytes(text).decode("utf-8") for text in texts]
     body = decoded[0] or ""
     match table:

@@ -18,6 +18,7 @@ DIGESTED = (
     ("offloads", "offload", ("info", "text")),
     ("tool_calls", "call", ("body",)),
     ("items", "item", ("value",)),
+    ("blobs", "blob", ("media_type", "data")),
 )
 """Tables, their keys, and the columns whose text is digested. Their order is part of the file: `kind` counts them."""
 
@@ -57,7 +58,10 @@ def fill_digests(connection: sqlite3.Connection) -> None:
     """Write the digests of all rows anew, from what they hold now, within a transaction."""
     _prepare_function(connection)
     connection.execute("DELETE FROM row_digests")
+    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     for kind, (table, key, texts) in enumerate(DIGESTED):
+        if table not in there:  # a later version has it
+            continue
         connection.execute(
             f"INSERT INTO row_digests SELECT {kind}, {key}, reme_digest({', '.join(texts)}) FROM {table}"  # noqa: S608
         )

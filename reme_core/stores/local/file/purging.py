@@ -80,6 +80,7 @@ _TABLES = (
     ("blocks", "block", None),
     ("jobs", "job", None),
     ("tool_calls", "call", None),
+    ("blobs", "blob", None),
     ("sessions", "session", None),
 )
 _WORDS = ("message_words", "memory_words", "offload_words")
@@ -282,7 +283,7 @@ def _remove_rows(connection: sqlite3.Connection, scope: int) -> bool:
     for table, key, words in _TABLES:
         while rows := connection.execute(
             f"SELECT {key} FROM {table} WHERE scope = ? ORDER BY {key} LIMIT ?",  # noqa: S608  # a closed set of names
-            (scope, _ROWS),
+            (scope, 1 if table == "blobs" else _ROWS),  # of which one may have megabytes
         ).fetchall():
             if words in {"message", "memory"}:
                 connection.executemany(f"DELETE FROM {words}_vectors WHERE {key} = ?", rows)  # noqa: S608

@@ -48,6 +48,16 @@ _SINCE_VERSION_13 = (
 )
 
 
+# Bytes of images and files, once a scope: digest is the SHA-256 in hexadecimal digits, bytes how many there are. They
+# come last, so that reading the other columns needs none of their pages.
+_SINCE_VERSION_14 = (
+    """CREATE TABLE blobs (
+        blob INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, digest TEXT NOT NULL, media_type TEXT NOT NULL,
+        bytes INTEGER NOT NULL, data BLOB NOT NULL, UNIQUE (scope, digest))""",
+    "CREATE INDEX blobs_by_scope ON blobs (scope, blob)",
+)
+
+
 def _run(statements: Sequence[str], connection: sqlite3.Connection) -> None:
     for statement in statements:
         connection.execute(statement)
@@ -66,6 +76,7 @@ MIGRATIONS: Sequence[Migration] = (
     _to_version_11,
     partial(_run, _SINCE_VERSION_12),
     partial(_run, _SINCE_VERSION_13),
+    partial(_run, _SINCE_VERSION_14),
 )
 """The first step leads from `OLDEST_VERSION` to the next one, and so on."""
 
@@ -186,6 +197,7 @@ TABLES = (
     DIGEST_TABLE,
     *_SINCE_VERSION_12,
     *_SINCE_VERSION_13,
+    *_SINCE_VERSION_14,
 )
 
 WORD_TABLES = (

@@ -41,7 +41,7 @@ ERASED_WITH = "erased_with"
 A view of an adapter that has it tells of rows that go by a trigger, so that they are counted.
 """
 
-_COUNTED = ("memories", "messages", "blocks", "events", "jobs", "offloads", "tool_calls", "sessions")
+_COUNTED = ("memories", "messages", "blocks", "events", "jobs", "offloads", "tool_calls", "sessions", "blobs")
 
 
 def erase_name(connection: FileConnection, scope: Scope) -> Erased:

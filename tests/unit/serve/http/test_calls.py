@@ -32,6 +32,7 @@ NOT_SERVED = {
     "backup": "names a file of the service",
     "check": "is about the file of all users",
     "import_": "names a file of the service",
+    "import_from": "names a file of the service",
     "dump": "names a file of the service",
     "load": "names a file of the service",
     "export": "has a path of its own, which streams",

@@ -153,7 +153,7 @@ async def test_a_newer_schema_version_is_refused_and_left_alone(tmp_path: Path) 
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
     before = digest(path)
-    with pytest.raises(SchemaVersionError, match="schema version 99, this release reads up to 13: install a newer"):
+    with pytest.raises(SchemaVersionError, match="schema version 99, this release reads up to 14: install a newer"):
         await use(path)
     assert digest(path) == before
 

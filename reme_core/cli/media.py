@@ -1,0 +1,49 @@
+"""The command that saves an image or a file of a message."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reme_core.cli.exits import ExitCode
+from reme_core.cli.options import CommonOptions, with_common_options
+from reme_core.cli.output import Output
+from reme_core.errors import InvalidInputError, StoreAccessError
+from reme_core.private_drafts import private_draft, put_in_place
+
+
+@with_common_options
+async def blob(
+    where: CommonOptions,
+    output: Output,
+    ref: Annotated[str, typer.Argument(metavar="REF", help="sha256:... of a message, as reme show prints it.")],
+    *,
+    file: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> int:
+    """Save an image or a file of a message."""
+    path = Path(file).expanduser()  # noqa: ASYNC240  # nothing else runs in a command
+    if path.exists() and not force:
+        msg = f"{file!r} exists: give another path, or --force to replace it"
+        raise InvalidInputError(msg)
+    async with where.existing() as (memory, whose):
+        found = await memory.read_blob(ref, **whose)
+    await asyncio.to_thread(_write, path, found.data)
+    if output.as_json:
+        output.value({"ref": found.ref, "media_type": found.media_type, "bytes": len(found.data), "file": str(path)})
+    else:
+        output.line(f"{path}", found.media_type, f"{len(found.data):,} bytes")
+    return ExitCode.DONE
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        with private_draft(path) as draft:
+            draft.write_bytes(data)
+            put_in_place(draft, path)
+    except OSError as exc:
+        msg = f"{str(path)!r} can't be written ({exc.strerror}): give a path in a folder that exists and is writable"
+        raise StoreAccessError(msg) from exc

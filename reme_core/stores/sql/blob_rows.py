@@ -1,0 +1,117 @@
+"""Images and files as rows, once a scope. Plain functions over a connection; the caller holds the transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from reme_core.errors import BlobNotFoundError, CorruptDataError
+from reme_core.ports import AppendMessages
+from reme_core.schema import Blob, ContentBlock, FileBlock, ImageBlock, Message, Scope, is_blob_reference
+from reme_core.schema.blobs import blob_reference
+from reme_core.schema.content_blocks import media_references
+from reme_core.stores.sql.bookkeeping import find_scope
+from reme_core.stores.sql.connection import AMONG, SqlConnection
+
+_PREFIX = "sha256:"
+
+
+async def take_apart(request: AppendMessages) -> tuple[AppendMessages, dict[str, dict[str, Blob]]]:
+    """Return what is to be appended with references in place of bytes, and these by message (InvalidInputError)."""
+    if not any(message.holds_bytes for message in request.messages):
+        return request, {}
+    apart = await asyncio.to_thread(lambda: [message.apart() for message in request.messages])
+    blobs = {message.message_id: taken for message, taken in apart if taken}
+    return replace(request, messages=[message for message, _ in apart]), blobs
+
+
+def put_blobs(connection: SqlConnection, scope: int, messages: Sequence[Message], blobs: Mapping[str, Blob]) -> None:
+    """Keep what messages refer to, as far as it isn't there (BlobNotFoundError: neither given nor there)."""
+    wanted = list(dict.fromkeys(chain.from_iterable(media_references(message.content) for message in messages)))
+    if not wanted and not blobs:
+        return
+    there = _held(connection, scope, [*wanted, *blobs])
+    missing = [ref for ref in wanted if ref not in there and ref not in blobs]
+    if missing:
+        raise BlobNotFoundError(missing, advice="hand in the bytes, as data or as a data URL")
+    rows = [
+        (scope, ref.removeprefix(_PREFIX), blob.media_type, len(blob.data), blob.data)
+        for ref, blob in blobs.items()
+        if ref not in there
+    ]
+    statement = "INSERT INTO blobs (scope, digest, media_type, bytes, data) VALUES (?, ?, ?, ?, ?)"
+    for row in rows:  # one at a time: each may have megabytes
+        connection.execute(statement, row)
+
+
+def with_sizes(connection: SqlConnection, scope: int, messages: Sequence[Message]) -> list[Message]:
+    """Return messages whose references say how many bytes there are, whatever their sender said."""
+    refs = list(chain.from_iterable(media_references(message.content) for message in messages))
+    there = _held(connection, scope, refs) if refs else {}
+    if not there:
+        return list(messages)
+    return [
+        message.model_copy(update={"content": tuple(_sized(block, there) for block in message.content)})
+        for message in messages
+    ]
+
+
+def _sized(block: ContentBlock, there: Mapping[str, tuple[str, int]]) -> ContentBlock:
+    if not isinstance(block, (ImageBlock, FileBlock)) or block.url not in there:
+        return block
+    media_type, size = there[block.url]
+    return block.model_copy(update={"media_type": block.media_type or media_type, "size": size})
+
+
+def _held(connection: SqlConnection, scope: int, refs: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """Return media type and size of those that are there."""
+    digests = json.dumps([ref.removeprefix(_PREFIX) for ref in refs])
+    query = f"SELECT digest, media_type, bytes FROM blobs WHERE scope = ? AND digest {AMONG}"  # noqa: S608  # ours
+    found = connection.execute(query, (scope, digests))
+    return {f"{_PREFIX}{digest}": (media_type, size) for digest, media_type, size in found}
+
+
+def get_blob(connection: SqlConnection, scope: Scope, ref: str) -> Blob:
+    """Return an image or a file (BlobNotFoundError; CorruptDataError: the bytes are others)."""
+    number = find_scope(connection, scope)
+    known = number is not None and is_blob_reference(ref) and has_blobs(connection)
+    found = _read(connection, "scope = ?", number, ref) if known else None
+    if found is None:
+        raise BlobNotFoundError([ref], advice="take the reference from a message, and check memory space and user id")
+    return found
+
+
+def blob_beside(connection: SqlConnection, message: int, ref: str) -> Blob | None:
+    """Return what a message of this row refers to, None where its scope has no such bytes (CorruptDataError)."""
+    return _read(connection, "scope = (SELECT scope FROM messages WHERE seq = ?)", message, ref)
+
+
+def _read(connection: SqlConnection, where: str, number: int | None, ref: str) -> Blob | None:
+    row = connection.execute(
+        f"SELECT media_type, data FROM blobs WHERE {where} AND digest = ?",  # noqa: S608  # ours
+        (number, ref.removeprefix(_PREFIX)),
+    ).fetchone()
+    if row is None:
+        return None
+    media_type, data = row
+    if blob_reference(data) != ref:
+        msg = f"the bytes of {ref!r} are not those that were written: see `reme check`"
+        raise CorruptDataError(msg)
+    return Blob(ref=ref, media_type=media_type, data=bytes(data))
+
+
+def count_blobs(connection: SqlConnection, scope: int) -> tuple[int, int]:
+    """Return how many images and files there are, and how many bytes they have."""
+    if not has_blobs(connection):
+        return 0, 0
+    query = "SELECT count(*), coalesce(sum(bytes), 0) FROM blobs WHERE scope = ?"
+    count, size = connection.execute(query, (scope,)).fetchone()
+    return int(count), int(size)
+
+
+def has_blobs(connection: SqlConnection) -> bool:
+    """Whether there is a table of them: a database of an older version may be read before it is brought up to date."""
+    return connection.dialect.is_file or "blobs" in connection.dialect.table_names(connection)

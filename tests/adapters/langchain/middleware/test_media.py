@@ -1,0 +1,69 @@
+"""An image that a thread holds: kept once, and base64 in no table, whatever part of the thread brings it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.runtime import Runtime
+
+from reme_core import ReMe
+from reme_langchain import ReMeMiddleware
+from tests.adapters.langchain.agents import THREAD, invoke
+from tests.adapters.langchain.scripted import ScriptedChat
+from tests.support.images import BASE64, DATA_URL, IMAGE, base64_in, blobs_in
+
+PARTS: list[dict[str, Any]] = [
+    {"type": "image", "base64": BASE64, "mime_type": "image/png"},
+    {"type": "image_url", "image_url": {"url": DATA_URL}},
+    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": BASE64}},
+    {"type": "file", "file": {"file_data": DATA_URL, "filename": "door.png"}},
+]
+
+
+async def test_an_image_in_each_form_is_captured_as_one_blob(tmp_path: Path) -> None:
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        with ReMeMiddleware(memory, owner="ann") as middleware:
+            agent = create_agent(ScriptedChat(["red"] * 4), middleware=[middleware], checkpointer=InMemorySaver())
+            for part in PARTS:
+                await invoke(agent, "async", [{"type": "text", "text": "which colour?"}, part], config=THREAD)
+            tool = ToolMessage(
+                [{"type": "text", "text": "shown"}, PARTS[0]], tool_call_id="c", id="t", artifact={"raw": BASE64}
+            )
+            call = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "c"}], id="a")
+            said = [HumanMessage("look", id="h"), call, tool, AIMessage("seen", id="b")]
+            await middleware.aafter_agent({"messages": said}, Runtime())
+            assert middleware.drain(20)
+        found = await memory.find_messages(user_id="ann")
+        assert len(found.messages) >= 8
+        assert [len(item.message.blob_references) for item in found.messages if item.message.role == "user"][:4] == [
+            1
+        ] * 4
+    assert blobs_in(tmp_path / "memory.db") == [IMAGE]
+    assert base64_in(tmp_path / "memory.db") == []
+
+
+@pytest.mark.parametrize("base64", ["not base64", "A"])
+async def test_an_image_that_is_broken_costs_no_turn(tmp_path: Path, base64: str) -> None:
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        with ReMeMiddleware(memory, owner="ann") as middleware:
+            said = [HumanMessage([{"type": "text", "text": "look"}, {"type": "image", "base64": base64}], id="h")]
+            await middleware.aafter_agent({"messages": [*said, AIMessage("seen", id="b")]}, Runtime())
+            assert middleware.drain(20)
+        found = await memory.find_messages(user_id="ann")
+    assert [item.message.text for item in found.messages] == ["look", "seen"]
+
+
+async def test_an_image_handed_in_again_by_a_run_without_a_thread_is_not_kept_again(tmp_path: Path) -> None:
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        with ReMeMiddleware(memory, owner="ann", recall=None) as middleware:
+            said = [HumanMessage([PARTS[0]], id="h"), AIMessage("seen", id="b")]
+            for _ in range(2):
+                await create_agent(ScriptedChat(["ok"]), middleware=[middleware]).ainvoke({"messages": said})
+            assert middleware.drain(20)
+        found = await memory.find_messages(user_id="ann")
+    assert sum(bool(item.message.blob_references) for item in found.messages) == 1

@@ -1,0 +1,37 @@
+"""`reme blob`: an image of a message, saved as a file."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from reme_core import ReMe
+from reme_core.schema.blobs import blob_reference
+from tests.unit.cli.conftest import Reme
+
+PNG = b"\x89PNG\r\n\x1a\nsmall"
+REF = blob_reference(PNG)
+
+
+async def keep(folder: Path) -> None:
+    async with ReMe("default", folder, llm=None, embedding=None) as memory:
+        said = {
+            "message_id": "m1",
+            "role": "user",
+            "content": [{"type": "image", "data": PNG, "caption": "a red door"}],
+        }
+        await memory.summary([said], user_id="ana")
+
+
+def test_an_image_is_named_by_show_and_saved_once(reme: Reme, tmp_path: Path) -> None:
+    asyncio.run(keep(tmp_path / ".reme"))
+    assert REF in reme("show", "m1", "--user", "ana").out
+    file = tmp_path / "door.png"
+    assert "image/png" in reme("blob", REF, "--output", str(file), "--user", "ana").out
+    assert file.read_bytes() == PNG
+    assert reme("blob", REF, "-o", str(file), "--user", "ana").code == 2
+    assert reme("blob", REF, "-o", str(file), "--force", "--user", "ana", "--json").value["bytes"] == len(PNG)
+    other = reme("blob", REF, "-o", str(tmp_path / "other"), "--user", "bob")
+    assert other.code != 0
+    assert not (tmp_path / "other").exists()
+    assert "1 (13 bytes)" in reme("stats", "--user", "ana").out

@@ -1,0 +1,54 @@
+"""Distributions beside reme-memory have its version and its licence, and those under other names its very classes."""
+
+from __future__ import annotations
+
+import importlib
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import reme_core
+import reme_langchain
+from tests.wheels.examples import CHECKS
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = [*sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml")), ROOT / "benchmarks"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_distribution_is_of_the_version_and_the_licence_of_the_package_that_it_brings(folder: Path) -> None:
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = [*project["dependencies"], *project.get("optional-dependencies", {}).get("postgres", [])]
+    brought = [item for item in named if item.startswith("reme-memory[")]
+    assert project["version"] == reme_core.__version__
+    assert brought
+    assert all(item.endswith(f"]=={reme_core.__version__}") for item in brought)
+    assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_langchain_reme_has_every_name_of_the_adapter_and_no_other() -> None:
+    module = importlib.import_module("langchain_reme")
+    assert module.__all__ == reme_langchain.__all__
+    assert all(getattr(module, name) is getattr(reme_langchain, name) for name in module.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Remember'"):
+        _ = module.Remember
+
+
+def test_the_names_that_lie_in_langgraphs_namespace_are_those_of_the_adapter() -> None:
+    for name, first in (("langgraph.checkpoint.reme", "ReMeSaver"), ("langgraph.store.reme", "ReMeStore")):
+        module = importlib.import_module(name)
+        assert first in module.__all__
+        assert all(getattr(module, name) is getattr(reme_langchain, name) for name in module.__all__)
+    # The namespace is still LangGraph's: no `__init__.py` of ours hides what else lies in it.
+    assert importlib.import_module("langgraph.checkpoint.memory").InMemorySaver
+    assert not [
+        path for folder in FOLDERS for path in folder.glob("langgraph/**/__init__.py") if path.parent.name != "reme"
+    ]
+
+
+def test_each_extra_that_users_install_has_an_example_that_is_run_where_it_alone_is_installed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    tried = {check.extra for check in CHECKS if check.distribution == project["name"]}
+    assert tried == {"", *project["optional-dependencies"]} - {"test", "types", "dev"}
+    assert all(check.page or check.program or check.command for check in CHECKS)
