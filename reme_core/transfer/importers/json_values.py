@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError
 from reme_core.files.folder import mapped_errors
-from reme_core.models.json_text import clean_json
+from reme_core.schema.plain import clean_text
 from reme_core.transfer.importers.foreign_data import is_own
 from reme_core.transfer.importers.items import Unreadable
 
@@ -39,7 +39,7 @@ def read_json_values(path: Path, names: re.Pattern[str], wanted: str) -> Iterato
     """Yield the values of the arrays in an export, and where each stands; a file that is one object is that value.
 
     A value that is no JSON costs itself alone, an array that isn't whole what stands behind. Characters that are no
-    Unicode become U+FFFD, NUL is left out. Little more than one value is held at once.
+    Unicode, and NUL, become U+FFFD. Little more than one value is held at once.
 
     Args:
         path: The zip, the folder that it was unpacked to, or the JSON file, of any name.
@@ -117,7 +117,7 @@ def _values(name: str, file: IO[bytes]) -> Iterator[tuple[str, JsonValue] | Unre
                 continue
             try:
                 value = json.loads(raw)
-                yield where, clean_json(value) if _UNKEPT.search(raw) else value
+                yield where, _clean(value) if _UNKEPT.search(raw) else value
             except (ValueError, RecursionError) as exc:
                 yield Unreadable(where, f"is no JSON ({exc})")
     except _BrokenArrayError as exc:
@@ -193,3 +193,14 @@ class _Splitter:
         data = self._file.read(max(_READ_AT_ONCE, len(rest)))
         self._text, self._place = rest + self._decoder.decode(data, final=not data), 0
         return bool(data)
+
+
+def _clean(value: JsonValue) -> JsonValue:
+    """Return a value whose texts have no NUL, and no half of a surrogate pair, as cut emoji do."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [_clean(part) for part in value]
+    if isinstance(value, dict):
+        return {clean_text(name): _clean(part) for name, part in value.items()}
+    return value
