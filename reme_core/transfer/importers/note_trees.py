@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,8 +108,10 @@ def _memory(statement: TreeStatement, at: datetime | None) -> ImportedMemory:
 def _made_at(page: TreePage, file: Path) -> datetime | None:
     """Return when a page says that it was made, or when its file was changed."""
     try:
-        told = read_moment(page.page.field("created") or page.page.field("date"))
-        return told or datetime.fromtimestamp(file.stat().st_mtime, UTC)
+        with suppress(ValueError):  # what is no time says nothing
+            if told := read_moment(page.page.field("created") or page.page.field("date")):
+                return told
+        return datetime.fromtimestamp(file.stat().st_mtime, UTC)
     except (ValueError, OSError):
         return None
 

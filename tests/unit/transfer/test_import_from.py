@@ -158,7 +158,7 @@ async def test_what_the_source_has_changed_is_changed_unless_it_was_changed_here
     )
     held = {one.content: one for one in (await memory.list_memories(user_id="emma")).memories}
     await memory.update_memory(held["Rows"].memory_id, user_id="emma", content="Rows on Sundays")
-    later = [
+    later: Sequence[ImportedItem] = [
         fact("Lives in Lisbon", "1", updated_at=JUNE + timedelta(days=1)),
         fact("Lived in Porto", "old", superseded_by="1", valid_to=JUNE),
         fact("Rows on Mondays", "2"),

@@ -153,7 +153,7 @@ def test_numbers_and_times_that_can_t_be_cost_themselves(tmp_path: Path) -> None
     (tmp_path / "conversations.json").write_text(json.dumps([{"id": "1", "title": "\0", "mapping": turns}]))
     [chat] = ChatGPTExport(str(tmp_path)).items()
     assert isinstance(chat, ImportedSession)
-    assert ([one.message_id for one in chat.messages], chat.title) == (["b"], "")
+    assert ([one.message_id for one in chat.messages], chat.title) == (["b"], "\N{REPLACEMENT CHARACTER}")
     (tmp_path / "team.jsonl").write_text(
         '{"memory_type": "personal", "memory_id": "1", "content": "Rows", "workspace_id": "w",'
         ' "time_created": "1950-01-01"}'
@@ -171,3 +171,14 @@ def test_a_transcript_of_all_who_spoke_is_not_what_the_user_said(tmp_path: Path)
     [session] = open_source("reme-0.3", tmp_path / "team.jsonl").items()
     assert isinstance(session, ImportedSession)
     assert [message.trust for message in session.messages] == ["assistant"]
+
+
+def test_a_note_whose_time_can_t_be_has_that_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "note.md").write_text(
+        "---\ntitle: Tea\ncreated: 0001-01-01\n---\n\n- [fact] Rows; DROP TABLE memories\n"
+    )
+    os.utime(tmp_path / "note.md", (1740821400, 1740821400))
+    [item] = open_source("basic-memory", tmp_path).items()
+    assert isinstance(item, ImportedMemory)
+    assert item.created_at is not None
+    assert item.created_at.year == 2025
