@@ -31,6 +31,7 @@ _COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 _UNKEPT = re.compile(r"\\u(?:[dD]|0000)")
 _BETWEEN = re.compile(r"[\s,]*+")
 _UP_TO_A_BRACKET = re.compile(r'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
+_UP_TO_A_COMMA = re.compile(r'(?:[^",{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 # All that zipfile raises for what is no whole archive.
 _BAD_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, struct.error)
 
@@ -145,6 +146,9 @@ class _Splitter:
                     msg = "the file ends there, in the middle: download the export again"
                     raise _BrokenArrayError(msg)
                 return
+            if not is_array and char not in "{[":
+                msg = "it is no JSON array of objects: give the export as it was downloaded"
+                raise _BrokenArrayError(msg)
             yield self._value()
 
     def _next(self) -> str:
@@ -158,12 +162,13 @@ class _Splitter:
 
     def _value(self) -> str | None:
         depth, begin, size = 0, self._place, 0
+        is_bare = self._text[begin] not in "{["
         parts: list[str] = []
         while True:
-            self._place = self._match(_UP_TO_A_BRACKET)
+            self._place = self._match(_UP_TO_A_COMMA if is_bare else _UP_TO_A_BRACKET)
             char = self._text[self._place : self._place + 1]
             is_bracket = char not in ("", '"')
-            if is_bracket:
+            if is_bracket and not is_bare:
                 depth += 1 if char in "{[" else -1
                 if depth > 0 or (depth == 0 and char in "}]"):
                     self._place += 1
@@ -173,7 +178,7 @@ class _Splitter:
             parts.append(self._text[begin : self._place])
             if size > MAX_VALUE_CHARS:
                 parts.clear()
-            if is_bracket and size > 0:  # of a bare value in the array, the bracket that ends the array
+            if is_bracket and size > 0:  # of a bare value in the array, the comma or bracket behind it
                 return "".join(parts) if size <= MAX_VALUE_CHARS else None
             if is_bracket or not self._more():
                 msg = "it is no JSON array of objects, or the file ends in the middle: download the export again"

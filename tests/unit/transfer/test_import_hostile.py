@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import sqlite3
 import zipfile
-from contextlib import closing
+from contextlib import closing, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
-from reme_core.errors import ReMeError, StoreAccessError
+from reme_core.errors import InvalidInputError, ReMeError, StoreAccessError
+from reme_core.schema import make_scope
 from reme_core.transfer.importers.chatgpt import ChatGPTExport
 from reme_core.transfer.importers.foreign_data import foreign_database
 from reme_core.transfer.importers.items import ImportedMemory, ImportedSession, Unreadable
 from reme_core.transfer.importers.mem0 import Mem0Source
 from reme_core.transfer.importers.named_sources import SOURCES, open_source
 from reme_core.transfer.importers.openmemory import OpenMemorySource
+from reme_core.transfer.importers.stored_form import stored_memory, stored_messages
+
+DATA = Path(__file__).parents[2] / "data" / "importers"
+NOW, SCOPE = datetime(2027, 1, 1, tzinfo=UTC), make_scope("remy", user_id="emma")
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -182,3 +190,36 @@ def test_a_note_whose_time_can_t_be_has_that_of_its_file(tmp_path: Path) -> None
     assert isinstance(item, ImportedMemory)
     assert item.created_at is not None
     assert item.created_at.year == 2025
+
+
+WRONG: tuple[JsonValue, ...] = (
+    *(None, True, -1, 10**400, 1e308, float("nan"), float("inf"), "", " ", "\0", "\ud83d", "../x", "x" * 600),
+    *("0001-01-01", "9999-12-31T23:59:59+14:00", "{", -62135596800, [[None]], {"": {"a": [1]}}, [{"type": "text"}]),
+)
+
+
+def mutated(value: JsonValue, at: random.Random) -> JsonValue:
+    """A copy with something else here and there, or something less."""
+    if at.random() < 0.03:
+        return at.choice(WRONG)
+    if isinstance(value, dict):
+        return {name: mutated(part, at) for name, part in value.items() if at.random() > 0.02}
+    return [mutated(part, at) for part in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", ["chatgpt", "claude", "mem0"])
+def test_whatever_is_wrong_in_a_record_costs_what_is_in_it(name: str, tmp_path: Path) -> None:
+    told = [{"id": "1", "memory": "Rows", "user_id": "ann", "created_at": "2025-05-01", "metadata": {"a": [1]}}]
+    file = DATA / name / "conversations.json"
+    records = json.loads(file.read_text()) if file.exists() else told
+    for seed in range(60):
+        wrong = [mutated(record, random.Random(seed)) for record in records]
+        (tmp_path / "conversations.json").write_text(json.dumps([*wrong, *records]))
+        items = list(open_source(name, tmp_path / "conversations.json").items())
+        for item in items:
+            if isinstance(item, ImportedSession):
+                list(stored_messages(name, item, NOW))
+            elif isinstance(item, ImportedMemory):
+                with suppress(ValueError, InvalidInputError):
+                    stored_memory(name, item, SCOPE, NOW)
+        assert sum(not isinstance(item, Unreadable) for item in items) >= len(records)
