@@ -88,7 +88,7 @@ class ReMe(
         language: Language | None = None,
         embed_messages: bool = True,
         slicing: Slicing | None = None,
-        trying: RetryPolicy | None = None,
+        retry: RetryPolicy | None = None,
         token_counter: TokenCounter | None = None,
         clock: Clock | None = None,
         timezone: str = UTC_NAME,
@@ -115,7 +115,7 @@ class ReMe(
             language: Of the prompts, `en` or `zh`; None follows the conversation.
             embed_messages: Give messages vectors. Words alone find nearly as much; memories get theirs in any case.
             slicing: Where blocks begin.
-            trying: How often a job is tried, and how long it is held.
+            retry: How often a job is tried, and how long it is held.
             token_counter: Counts the tokens of a budget; by default by characters.
             clock: Tells the time; by default that of this machine.
             timezone: Where the users are of whom `summary` is not told, by its IANA name.
@@ -158,8 +158,8 @@ class ReMe(
         for name, wanted in (("use_agentic_mode", use_agentic_mode), ("use_reviser", use_reviser)):
             if wanted and self._ports.llm is None:
                 raise ConfigurationError(missing_model_message(name))
-        if trying is not None:
-            check_kind(trying, (RetryPolicy,), "trying: wanted a RetryPolicy")
+        if retry is not None:
+            check_kind(retry, (RetryPolicy,), "retry: wanted a RetryPolicy")
         self._in_space: Callable[[str], ReMe] = partial(
             ReMe,
             llm=self._ports.llm,
@@ -170,7 +170,7 @@ class ReMe(
             language=language,
             embed_messages=embed_messages,
             slicing=slicing,
-            trying=trying,
+            retry=retry,
             token_counter=token_counter,
             clock=clock,
             timezone=timezone,
@@ -179,7 +179,7 @@ class ReMe(
         )
         self._clock = clock or SystemClock()
         self._timezone = inputs.read_timezone(timezone)
-        self._trying = trying or RetryPolicy()
+        self._retry = retry or RetryPolicy()
         self._language = language
         self._embedder = None
         if self._ports.embedder is not None:
@@ -210,10 +210,10 @@ class ReMe(
             store=self._ports.store,
             embedder=self._embedder,
             clock=self._clock,
-            max_scopes=self._trying.max_scopes,
+            max_scopes=self._retry.max_scopes,
         )
         self._editor = Editor(store=self._ports.store, embedder=self._embedder, start=self._work.start)
-        self._runner = self._work.runner = JobRunner(store=self._ports.store, clock=self._clock, trying=self._trying)
+        self._runner = self._work.runner = JobRunner(store=self._ports.store, clock=self._clock, retry=self._retry)
         self._costs = CostBook(self._ports.store, self._clock)
         self._closed = False
         self._gate = threading.Lock()

@@ -56,13 +56,13 @@ class JobRunner:
         *,
         store: Store,
         clock: Clock,
-        trying: RetryPolicy | None = None,
+        retry: RetryPolicy | None = None,
     ) -> None:
         """Keep what it works on; which jobs it does is told by `set_worker`."""
         self._store = store
         self.workers: dict[str, Worker] = {}
         self._clock = clock
-        self._trying = trying or RetryPolicy()
+        self._retry = retry or RetryPolicy()
         self._costs = CostBook(store, clock)
         # Outcomes that somebody in this process waits for, of jobs that somebody else in it has done.
         self._awaited: dict[str, JobOutcome | None] = {}
@@ -161,7 +161,7 @@ class JobRunner:
             claim = ClaimJob(
                 owner=owner,
                 now=self._clock.now(),
-                hold=timedelta(seconds=self._trying.hold_s),
+                hold=timedelta(seconds=self._retry.hold_s),
                 is_gone=is_gone,
                 kinds=tuple(self.workers),
                 waiting=waiting,
@@ -204,7 +204,7 @@ class JobRunner:
 
     async def _attempt(self, scope: Scope, job: Job, owner: str, worker: Worker) -> JobOutcome:
         meter = UsageCounter()
-        if job.attempts > self._trying.max_attempts:
+        if job.attempts > self._retry.max_attempts:
             return await self._failed(scope, job, owner, _never_ended(job), meter)
         try:
             return await self._held(scope, job, owner, self._do(scope, job, owner, worker, meter))
@@ -258,7 +258,7 @@ class JobRunner:
     async def _hold(self, scope: Scope, job: Job, owner: str) -> None:
         """Renew in time. Whether the job was lost is for the write to find out, so that what is written stays so."""
         while True:
-            await asyncio.sleep(self._trying.hold_s / 3)
+            await asyncio.sleep(self._retry.hold_s / 3)
             try:
                 await self._renew(scope, job, owner)
             except (JobNotFoundError, ConflictError):
@@ -267,7 +267,7 @@ class JobRunner:
                 _LOG.warning("job %s could not be renewed, and is tried again: %s", job.job_id, exc)
 
     async def _renew(self, scope: Scope, job: Job, owner: str) -> None:
-        until = self._clock.now() + timedelta(seconds=self._trying.hold_s)
+        until = self._clock.now() + timedelta(seconds=self._retry.hold_s)
         renewed = SettleJob(job_id=job.job_id, owner=owner, outcome="renew", held_until=until)
         await self._store.settle_job(scope, renewed)
 
@@ -328,9 +328,9 @@ class JobRunner:
     def _after(self, job: Job, owner: str, failure: ReMeError) -> SettleJob:
         raw = failure.raw if isinstance(failure, ModelOutputError) else ""
         error = f"{type(failure).__name__}: {failure}"
-        if job.attempts >= self._trying.max_attempts:
+        if job.attempts >= self._retry.max_attempts:
             return SettleJob(job_id=job.job_id, owner=owner, outcome="dead", error=error, raw=raw)
-        due = self._clock.now() + timedelta(seconds=self._trying.delay_s(job.attempts))
+        due = self._clock.now() + timedelta(seconds=self._retry.delay_s(job.attempts))
         return SettleJob(job_id=job.job_id, owner=owner, outcome="retry", due_at=due, error=error, raw=raw)
 
     async def _settle_unless_taken(self, scope: Scope, settle: SettleJob) -> None:

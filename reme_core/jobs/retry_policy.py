@@ -36,11 +36,11 @@ class RetryPolicy:
         """Check the numbers (ConfigurationError, naming the first that makes no sense)."""
         for name, value in (("max_attempts", self.max_attempts), ("max_scopes", self.max_scopes)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                msg = f"trying: {name} is a number of at least 1, found {shown(value)}"
+                msg = f"retry: {name} is a number of at least 1, found {shown(value)}"
                 raise ConfigurationError(msg)
         for name, seconds, least in (("first_delay_s", self.first_delay_s, 0.0), ("hold_s", self.hold_s, 1e-3)):
             if not isinstance(seconds, (int, float)) or not least <= seconds <= _DAY_S:
-                msg = f"trying: {name} lies between {least:g} and {_DAY_S:g} seconds, found {shown(seconds)}"
+                msg = f"retry: {name} lies between {least:g} and {_DAY_S:g} seconds, found {shown(seconds)}"
                 raise ConfigurationError(msg)
 
     def delay_s(self, attempts: int) -> float:

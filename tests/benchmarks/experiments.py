@@ -134,7 +134,7 @@ async def measure(
         try:
             # One attempt: what fails is to be seen, and not to be made good by a later try.
             async with ReMe(
-                "experiment", folder, llm=counted, embedding=None, trying=RetryPolicy(max_attempts=1)
+                "experiment", folder, llm=counted, embedding=None, retry=RetryPolicy(max_attempts=1)
             ) as memory:
                 memory.set_summarizer(variant.summarizer(language))
                 begun = time.perf_counter()

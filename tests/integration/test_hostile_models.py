@@ -89,8 +89,8 @@ async def opened(
             model = await stack.enter_async_context(chat)
         store = LocalStore(folder / "memory.db", synchronous="NORMAL")
         stack.push_async_callback(store.close)
-        trying = options.pop("trying", None)
-        memory = ReMe(SPACE, folder, llm=model, embedding=HashedEmbedder(32), vector_store=store, trying=trying)
+        retry = options.pop("retry", None)
+        memory = ReMe(SPACE, folder, llm=model, embedding=HashedEmbedder(32), vector_store=store, retry=retry)
         await stack.enter_async_context(memory)
         if agentic:
             memory.set_summarizer(AgenticSummarizer(**options))
@@ -819,7 +819,7 @@ async def test_what_never_gets_better_is_given_up_with_its_reason_and_can_be_rev
     tmp_path: Path, kind: Kind
 ) -> None:
     model = HostileModel(kind.stage, kind.bad, FOR_EVER)
-    options: dict[str, Any] = {"agentic": kind.agentic, "trying": RetryPolicy(max_attempts=2)}
+    options: dict[str, Any] = {"agentic": kind.agentic, "retry": RetryPolicy(max_attempts=2)}
     async with opened(tmp_path, model, **options) as (memory, store):
         mine, theirs = await memories_of(store, MINE), await snapshot(store, THEIRS)
         for attempt in (lambda: memory.summary([SAID], **U), memory.flush):

@@ -128,7 +128,7 @@ async def _run_and_stop(folder: Path, said: list[Any], steps: Steps, hold_s: flo
         llm=SteppedModel(steps),
         embedding=HashedEmbedder(16),
         vector_store=store,
-        trying=RetryPolicy(hold_s=hold_s),
+        retry=RetryPolicy(hold_s=hold_s),
     ) as memory:
         await memory.summary(said, user_id=USER)
         lines.send(steps.passed)

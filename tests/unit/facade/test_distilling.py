@@ -300,7 +300,7 @@ async def test_work_in_the_background_waits_for_a_summary_that_is_under_way(tmp_
 
 async def test_while_the_model_is_out_a_summary_tries_it_once(tmp_path: Path) -> None:
     outage = Outage()
-    memory = open_memory(tmp_path, outage, trying=RetryPolicy(first_delay_s=0))
+    memory = open_memory(tmp_path, outage, retry=RetryPolicy(first_delay_s=0))
     for number in range(4):
         with pytest.raises(PartialFailureError):
             await memory.summary([("user", f"Alice owns thing {number}")], **U)
@@ -462,7 +462,7 @@ async def test_an_error_of_the_block_is_not_replaced_by_one_of_closing(tmp_path:
 
 async def test_after_its_attempts_a_job_is_given_up_with_its_reason_and_can_be_revived(tmp_path: Path) -> None:
     outage = Outage()
-    async with open_memory(tmp_path, outage, trying=RetryPolicy(max_attempts=2)) as memory:
+    async with open_memory(tmp_path, outage, retry=RetryPolicy(max_attempts=2)) as memory:
         with pytest.raises(PartialFailureError):
             await memory.summary([BERLIN], **U)
         with pytest.raises(PartialFailureError):
@@ -594,7 +594,7 @@ async def test_what_is_done_or_dropped_meanwhile_is_not_told_as_failed(tmp_path:
         await memory.summary([("user", f"Alice owns thing {number}")], user_id=user, background=True)
     while not all([(await memory.list_jobs(user_id=user))[0].error for user in ("a", "b", "c")]):  # noqa: ASYNC110
         await asyncio.sleep(0)
-    async with open_memory(tmp_path, None, trying=RetryPolicy()) as other:
+    async with open_memory(tmp_path, None, retry=RetryPolicy()) as other:
         await other.drop_job((await other.list_jobs(user_id="a"))[0].job_id, user_id="a")
         await other.delete_all_memories(user_id="b")
         other.set_summarizer(SimpleSummarizer(model=RuleModel()))
@@ -615,7 +615,7 @@ async def test_a_clock_that_was_set_back_keeps_nobody_waiting(tmp_path: Path) ->
 
 
 async def test_a_job_that_is_renewed_while_it_ends_is_done(tmp_path: Path) -> None:
-    async with open_memory(tmp_path, RuleModel(), trying=RetryPolicy(hold_s=0.003)) as memory:
+    async with open_memory(tmp_path, RuleModel(), retry=RetryPolicy(hold_s=0.003)) as memory:
         for number in range(40):
             result = await memory.summary([("user", f"Alice owns thing {number}")], **U)
             assert len(result.memories) == 1
@@ -659,7 +659,7 @@ def test_jobs_of_an_event_loop_that_ended_without_a_word_are_taken_at_once(tmp_p
 
 async def test_the_next_start_works_for_a_few_users_at_a_time(tmp_path: Path) -> None:
     outage = Outage()
-    memory = open_memory(tmp_path, outage, trying=RetryPolicy(first_delay_s=0))
+    memory = open_memory(tmp_path, outage, retry=RetryPolicy(first_delay_s=0))
     for number in range(20):
         with pytest.raises(PartialFailureError):
             await memory.summary([BERLIN], user_id=f"user-{number}")
@@ -676,7 +676,7 @@ async def test_the_next_start_works_for_a_few_users_at_a_time(tmp_path: Path) ->
         await asyncio.wait_for(three.wait(), 10)
         at_once -= 1
 
-    async with open_memory(tmp_path, RuleModel(before=lambda _: wait()), trying=RetryPolicy(max_scopes=3)) as memory:
+    async with open_memory(tmp_path, RuleModel(before=lambda _: wait()), retry=RetryPolicy(max_scopes=3)) as memory:
         await memory.flush()
         assert await memory.users_with_jobs() == []
     assert most == 3
@@ -774,17 +774,17 @@ def test_agentic_mode_without_a_model_says_which_variables_to_set(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "trying",
+    "retry",
     [3, {"max_attempts": 0}, {"max_attempts": 2.5}, {"hold_s": float("nan")}, {"hold_s": -5}, {"first_delay_s": -1}],
 )
-def test_settings_of_trying_that_make_no_sense_are_refused(tmp_path: Path, trying: Any) -> None:
-    with pytest.raises(ConfigurationError, match="trying"):
-        open_memory(tmp_path, None, trying=RetryPolicy(**trying) if isinstance(trying, dict) else trying)
+def test_settings_of_trying_that_make_no_sense_are_refused(tmp_path: Path, retry: Any) -> None:
+    with pytest.raises(ConfigurationError, match="retry"):
+        open_memory(tmp_path, None, retry=RetryPolicy(**retry) if isinstance(retry, dict) else retry)
 
 
 async def test_after_many_failures_the_next_try_is_a_day_away_at_most(tmp_path: Path) -> None:
     now = datetime(2024, 1, 1, tzinfo=UTC)
-    async with open_memory(tmp_path, Outage(), trying=RetryPolicy(max_attempts=40), clock=FixedClock(now)) as memory:
+    async with open_memory(tmp_path, Outage(), retry=RetryPolicy(max_attempts=40), clock=FixedClock(now)) as memory:
         with pytest.raises(PartialFailureError):
             await memory.summary([BERLIN], **U)
         for _ in range(30):
@@ -855,7 +855,7 @@ async def test_a_part_that_always_fails_is_given_up_after_its_attempts(tmp_path:
         Picky(),
         use_agentic_mode=True,
         vector_store=store,
-        trying=RetryPolicy(max_attempts=3),
+        retry=RetryPolicy(max_attempts=3),
     ) as memory:
         said = [BERLIN, {"role": "user", "content": "Bob likes tea"}]
         for call in (lambda: memory.summary(said, **U), memory.flush, memory.flush):
@@ -918,14 +918,14 @@ async def test_a_bug_in_a_strategy_is_told_with_its_cause_and_stands_in_nobodys_
 async def test_a_job_that_was_begun_too_often_is_given_up_before_it_does_more_harm(tmp_path: Path) -> None:
     model = RuleModel()
     store = LocalStore(tmp_path / "memory.db")
-    async with open_memory(tmp_path, Outage(), vector_store=store, trying=RetryPolicy(max_attempts=1)) as memory:
+    async with open_memory(tmp_path, Outage(), vector_store=store, retry=RetryPolicy(max_attempts=1)) as memory:
         with pytest.raises(PartialFailureError):
             await memory.summary([BERLIN], **U)
         [job] = await memory.list_jobs(**U)
     scope = Scope(memory_space="space", user_id="u")
     revived = SettleJob(job_id=job.job_id, owner=None, outcome="retry", due_at=job.created_at)
     await store.settle_job(scope, revived)
-    async with open_memory(tmp_path, model, vector_store=store, trying=RetryPolicy(max_attempts=1)) as memory:
+    async with open_memory(tmp_path, model, vector_store=store, retry=RetryPolicy(max_attempts=1)) as memory:
         with pytest.raises(PartialFailureError) as caught:
             await memory.flush()
         assert isinstance(caught.value.failures[0], RunError)

@@ -46,7 +46,7 @@ class SlowStore(LocalStore):
 async def test_who_is_cancelled_while_a_failure_waits_gives_the_job_back(tmp_path: Path, max_attempts: int) -> None:
     store = SlowStore(tmp_path / "memory.db")
     options: dict[str, Any] = {"llm": Out(), "embedding": None, "vector_store": store}
-    async with ReMe("space", tmp_path, trying=RetryPolicy(max_attempts=max_attempts), **options) as memory:
+    async with ReMe("space", tmp_path, retry=RetryPolicy(max_attempts=max_attempts), **options) as memory:
         store.waits = asyncio.Event()
         running = asyncio.create_task(memory.summary([SAID], **U))
         await store.waits.wait()
@@ -63,7 +63,7 @@ async def test_who_is_cancelled_while_a_failure_waits_gives_the_job_back(tmp_pat
 async def test_a_job_whose_last_try_never_ended_tells_the_failure_before_it(tmp_path: Path) -> None:
     clock = FixedClock()
     async with ReMe(
-        "space", tmp_path, llm=Out(), embedding=None, clock=clock, trying=RetryPolicy(max_attempts=2)
+        "space", tmp_path, llm=Out(), embedding=None, clock=clock, retry=RetryPolicy(max_attempts=2)
     ) as memory:
         with pytest.raises(PartialFailureError):
             await memory.summary([SAID], **U)
