@@ -16,6 +16,7 @@ from reme_core.schema.blobs import (
     is_embedded,
     make_blob,
     read_data_url,
+    settled_url,
     take_base64,
     with_url,
 )
@@ -50,7 +51,13 @@ class _MediaBlock(_Block):
     @model_validator(mode="before")
     @classmethod
     def _with_url(cls, fields: object) -> object:
-        return with_url(fields) if isinstance(fields, Mapping) and "data" in fields else fields
+        if not isinstance(fields, Mapping):
+            return fields
+        given = with_url(fields) if "data" in fields else dict(fields)
+        url, media_type = given.get("url"), given.get("media_type")
+        if isinstance(url, str):
+            given["url"] = settled_url(url, media_type if isinstance(media_type, str) else None)
+        return given
 
     def apart(self) -> tuple[Self, Blob | None]:
         """Return the block with a reference in place of its bytes, and these, if it holds any (ValueError)."""

@@ -67,3 +67,15 @@ async def test_an_image_handed_in_again_by_a_run_without_a_thread_is_not_kept_ag
             assert middleware.drain(20)
         found = await memory.find_messages(user_id="ann")
     assert sum(bool(item.message.blob_references) for item in found.messages) == 1
+
+
+async def test_a_reference_that_somebody_made_up_costs_no_turn(tmp_path: Path) -> None:
+    made_up = {"type": "image_url", "image_url": {"url": "sha256:" + "0" * 64}}
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        with ReMeMiddleware(memory, owner="ann") as middleware:
+            tool = ToolMessage([made_up], tool_call_id="c", id="t")
+            said = [HumanMessage([{"type": "text", "text": "look"}, made_up], id="h"), tool, AIMessage("seen", id="b")]
+            await middleware.aafter_agent({"messages": said}, Runtime())
+            assert middleware.drain(20)
+        found = await memory.find_messages(user_id="ann")
+    assert [item.message.text for item in found.messages] == ["look", "", "seen"]
