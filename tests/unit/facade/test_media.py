@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reme_core import ReMe
-from reme_core.errors import BlobNotFoundError, InvalidInputError
+from reme_core.errors import BlobNotFoundError, InvalidInputError, InvalidLinesError
 from reme_core.schema import MAX_BLOB_BYTES, ImageBlock, Message, TextBlock, data_url
 from reme_core.schema.blobs import blob_reference
 from reme_core.schema.openai_messages import wire_messages
@@ -126,6 +126,18 @@ async def test_an_export_holds_the_bytes_once_and_comes_back_in_full(memory: ReM
             for item, place in zip(await memory.get_messages(["m1", "m2"], user_id="ann"), stored, strict=True)
         ]
         assert (await memory.stats(user_id="bob")).blobs == 1
+
+
+async def test_a_file_that_lacks_the_bytes_of_a_message_is_refused_whole(memory: ReMe, tmp_path: Path) -> None:
+    await memory.summary([("user", "before")], user_id="ann", session_id="first")
+    await memory.summary(said({"type": "image", "data": SMALL}), user_id="ann", session_id="second")
+    file = tmp_path / "ann.jsonl"
+    await memory.export(file, user_id="ann")
+    file.write_text(file.read_text().replace("data:image/png;base64,iVBORw0KGgpzbWFsbA==", blob_reference(SMALL)))
+    with pytest.raises(InvalidLinesError, match="bytes no line before it brings"):
+        await memory.import_(file, user_id="bob")
+    assert (await memory.stats(user_id="bob")).messages == 0
+    assert (await memory.import_(file, user_id="ann")).messages == 2
 
 
 async def test_a_model_that_talks_is_sent_the_image_that_was_stored_and_not_its_reference(tmp_path: Path) -> None:
