@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator
+import threading
+from collections import UserDict
+from collections.abc import AsyncIterator, KeysView
 from contextlib import closing
 from pathlib import Path
 
@@ -104,6 +106,19 @@ async def test_every_form_of_bytes_becomes_the_same_blob(memory: ReMe, part: dic
     assert (found.data, found.media_type) == (SMALL, "image/png")
     with pytest.raises(BlobNotFoundError):
         await memory.read_blob(found.ref, user_id="bob")
+
+
+async def test_bytes_are_read_away_from_the_event_loop(memory: ReMe) -> None:
+    threads: list[bool] = []
+
+    class Watched(UserDict[str, object]):
+        def keys(self) -> KeysView[str]:
+            threads.append(threading.current_thread() is threading.main_thread())
+            return super().keys()
+
+    for content in ("tea", [{"type": "image", "data": SMALL}]):
+        await memory.summary([Watched({"role": "user", "content": content})], user_id="ann")
+    assert threads == [True, False]
 
 
 async def test_what_is_too_large_is_refused_by_its_size(memory: ReMe) -> None:
