@@ -188,6 +188,19 @@ def with_url(fields: Mapping[str, object]) -> dict[str, object]:
     raise ValueError(msg)
 
 
+def may_hold_base64(value: JsonValue) -> bool:
+    """Whether a text of JSON is long enough for `take_base64`."""
+    match value:
+        case str():
+            return len(value) >= LONG_BASE64
+        case dict():
+            return any(map(may_hold_base64, value.values()))
+        case list():
+            return any(map(may_hold_base64, value))
+        case _:
+            return False
+
+
 def take_base64(value: JsonValue, keep: Callable[[Blob], object]) -> JsonValue:
     """Return JSON with a mark in place of each long base64, whose bytes are handed to `keep`.
 

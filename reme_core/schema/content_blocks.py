@@ -15,6 +15,7 @@ from reme_core.schema.blobs import (
     is_blob_reference,
     is_embedded,
     make_blob,
+    may_hold_base64,
     read_data_url,
     settled_url,
     take_base64,
@@ -128,6 +129,17 @@ class OtherBlock(_Block):
 ContentBlock: TypeAlias = Annotated[
     TextBlock | ImageBlock | FileBlock | ToolCallBlock | ToolResultBlock | OtherBlock, Field(discriminator="type")
 ]
+
+
+def block_holds_bytes(block: ContentBlock) -> bool:
+    """Whether bytes of images or files may stand in a block."""
+    match block:
+        case ImageBlock() | FileBlock():
+            return block.url.startswith("data:")
+        case OtherBlock():
+            return may_hold_base64(block.data)
+        case _:
+            return False
 
 
 def block_apart(block: ContentBlock, place: str, taken: dict[str, Blob]) -> ContentBlock:

@@ -12,13 +12,14 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, model_validator
 
 from reme_core.errors import InvalidInputError
-from reme_core.schema.blobs import Blob, put_base64, take_base64
+from reme_core.schema.blobs import Blob, may_hold_base64, put_base64, take_base64
 from reme_core.schema.checks import MAX_METADATA_BYTES, Id, Metadata, Text, check_metadata, describe, kind_of
 from reme_core.schema.content_blocks import (
     ContentBlock,
     FileBlock,
     ImageBlock,
     block_apart,
+    block_holds_bytes,
     compact_json,
     media_references,
     pieces,
@@ -114,11 +115,8 @@ class Message(BaseModel):
 
     @property
     def holds_bytes(self) -> bool:
-        """Whether bytes of images or files stand in it."""
-        return bool(self.metadata) or any(
-            block.type == "other" or (block.type in {"image", "file"} and block.url.startswith("data:"))
-            for block in self.content
-        )
+        """Whether bytes of images or files may stand in it."""
+        return may_hold_base64(self.metadata) or any(map(block_holds_bytes, self.content))
 
     def apart(self) -> tuple[Message, dict[str, Blob]]:
         """Return the message with references in place of all bytes, and these by their references.

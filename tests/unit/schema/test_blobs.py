@@ -79,3 +79,10 @@ def test_long_base64_in_the_place_of_a_url_is_bytes_and_a_path_is_a_path() -> No
 @pytest.mark.parametrize("url", ["sha256:" + "0" * 64, "DATA:,x", LONG])
 def test_what_a_store_would_refuse_or_change_cant_be_kept_as_it_is(url: str) -> None:
     assert not can_be_kept(url)
+
+
+def test_a_message_of_short_parts_is_not_looked_through_for_bytes() -> None:
+    part = OtherBlock(kind="thinking", data={"text": ["hm", 1, None]})
+    assert not Message(role="user", content=(part,), metadata={"a": {"b": "c"}}).holds_bytes
+    assert Message(role="user", content=(part,), metadata={"a": [{"b": LONG}]}).holds_bytes
+    assert Message(role="user", content=(OtherBlock(kind="x", data=[LONG]),)).holds_bytes
