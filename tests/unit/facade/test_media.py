@@ -93,6 +93,8 @@ async def test_a_text_that_is_cut_beside_an_image_is_still_the_stored_message(me
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgpzbWFsbA=="}},
         {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgpzbWFsbA"},
         {"type": "file", "file": {"file_data": "iVBORw0KGgpzbWFsbA==", "filename": "a.png"}},
+        {"type": "input_file", "file_data": "data:image/png;base64,iVBORw0KGgpzbWFsbA==", "filename": "a.png"},
+        {"type": "image", "url": " DATA:;base64,iVBORw0KGgpzbWFsbA=="},
         {"type": "document", "title": "a.png", "source": {"type": "base64", "data": "iVBORw0KGgpzbWFsbA=="}},
         {"type": "input_audio", "input_audio": {"data": "iVBORw0KGgpzbWFsbA==", "format": "mp3"}},
         {"type": "image", "url": "data:,%89PNG%0D%0A%1A%0Asmall"},
