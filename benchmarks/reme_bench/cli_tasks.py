@@ -12,6 +12,7 @@ import typer
 from reme_bench import task_runs
 from reme_bench.answers import AnswerBook, check_answered, endpoint_model
 from reme_bench.results import Results
+from reme_bench.systems import OWN_FILE
 from reme_bench.tables import results_table
 from reme_bench.task_sets import TaskSet, read_appworld, read_bfcl
 from reme_core import ReMe
@@ -67,7 +68,7 @@ async def _run_tasks(
 ) -> Results:
     solver = None if model is None else endpoint_model(model, base_url)
     folder = out.with_suffix(".memory")
-    async with ReMe("tasks", folder, llm=solver and solver.chat, embedding=None) as memory:
+    async with ReMe("tasks", folder, llm=solver and solver.chat, embedding=None, vector_store=OWN_FILE) as memory:
         await task_runs.learn(memory, before)
         told = await task_runs.retrieve(memory, before, later)
     told.write(out)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -151,11 +152,11 @@ def read(path: Path) -> list[Conversation]:
 
 
 def talks(path: Path) -> Iterator[Conversation]:
-    """Read the conversations of such a file one by one."""
-    given = json.loads(path.read_text(encoding="utf-8"))
+    """Read the conversations of such a file one by one (ValueError: two messages or questions of one have one id)."""
+    given = json.loads(path.read_bytes())
     for number, talk in enumerate(_TALKS.validate_python(given if isinstance(given, list) else [given])):
         name = talk.conversation or talk.user_id or str(number)
-        turns = (
+        turns = [
             Turn(
                 message_id=f"{name}/{message.message_id}",
                 session_id=f"{name}/{session.session_id}",
@@ -166,8 +167,18 @@ def talks(path: Path) -> Iterator[Conversation]:
             )
             for session in talk.sessions
             for message in session.messages
-        )
-        yield conversation(name, turns, (_asked(name, place, asked) for place, asked in enumerate(talk.questions)))
+        ]
+        asked = [_asked(name, place, question) for place, question in enumerate(talk.questions)]
+        _check_unique("messages", [turn.message_id for turn in turns])
+        _check_unique("questions", [question.question_id for question in asked])
+        yield conversation(name, turns, asked)
+
+
+def _check_unique(what: str, ids: Sequence[str]) -> None:
+    name, count = max(Counter(ids).items(), key=lambda counted: counted[1], default=("", 0))
+    if count > 1:
+        message = f"{count} {what} with the id {name!r}"
+        raise ValueError(message)
 
 
 def _asked(name: str, place: int, given: _Asked) -> Asked:

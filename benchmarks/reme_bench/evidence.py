@@ -37,7 +37,7 @@ class Question:
         label_of: Of sets that label sessions and not messages, the id in `evidence` that a message counts for.
         gold: The answer, or the rubric where there is none.
         change: The fact was told again: it changed, or the tellings contradict each other.
-        asked_at: When it is asked.
+        asked_at: When it is asked, where a data set tells.
     """
 
     conversation: str
@@ -189,31 +189,3 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     drawn = np.random.default_rng(SEED).integers(len(data), size=(RESAMPLES, len(data)))
     low, high = np.percentile(data[drawn].mean(axis=1), (2.5, 97.5))
     return float(low), float(high)
-
-
-def mean(rows: Sequence[Row], figure: str) -> float:
-    """Mean of a figure in percent, to one decimal; not a number where no row has it."""
-    values = [row.figures[figure] for row in rows if figure in row.figures]
-    return round(100 * statistics.fmean(values), 1) if values else float("nan")
-
-
-def percent_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the interval in percent, to one decimal."""
-    low, high = interval(values)
-    return round(100 * low, 1), round(100 * high, 1)
-
-
-def differences(rows: Sequence[Row], others: Sequence[Row], figure: str) -> list[float]:
-    """Figure of the rows less that of the others, question by question, where both have it."""
-    beside = {row.question.question_id: row.figures for row in others}
-    return [
-        row.figures[figure] - beside[row.question.question_id][figure]
-        for row in rows
-        if figure in row.figures and figure in beside[row.question.question_id]
-    ]
-
-
-def abstention(rows: Sequence[Row]) -> float:
-    """AUROC of the score of the first result: questions with evidence against those without an answer."""
-    best = [(row.scores[0] if row.scores else 0.0, row.question.answerable) for row in rows]
-    return auroc([score for score, yes in best if yes], [score for score, yes in best if not yes])

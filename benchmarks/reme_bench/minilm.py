@@ -25,7 +25,6 @@ PYTHON = Path(".venv-minilm", "bin", "python")
 _PROGRAM = Path(__file__).with_name("minilm_embed.py")
 _BATCH = 64
 _RECORD = np.dtype([("sha1", "u1", 20), ("vector", "<f4", DIMENSION)])
-_CHECKED, _AGREEMENT = 200, 0.99
 
 Matrix = npt.NDArray[np.float32]
 
@@ -167,17 +166,3 @@ def _add_to_cache(path: Path, made: dict[bytes, Matrix]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab", buffering=0) as file:
         file.write(records.tobytes())
-
-
-def agreement(embedder: MiniLM, texts: Sequence[str]) -> float:
-    """Lowest cosine of stored and newly made vectors, over 200 texts spread evenly over those given.
-
-    Raises:
-        NoVectorError: They can't be made.
-    """
-    picked = [texts[place] for place in np.linspace(0, len(texts) - 1, min(_CHECKED, len(texts))).astype(int)]
-    lowest = float((embedder.vectors(picked) * embedder.vectors(picked, stored=False)).sum(axis=1).min())
-    if lowest <= _AGREEMENT:
-        message = f"vectors made here and those of the file have a cosine of {lowest:.4f}: another model?"
-        raise NoVectorError(message)
-    return lowest

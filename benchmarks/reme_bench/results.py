@@ -185,10 +185,13 @@ class Results(_Part):
         """Read a file of results.
 
         Raises:
-            ResultsFileError: It is not of this form.
+            ResultsFileError: It is not of this form, or can't be read.
         """
         try:
             return cls.model_validate_json(path.read_bytes())
+        except OSError as exc:
+            message = f"{str(path)!r} can't be read: {exc.strerror}; name a file of results, as `reme bench` writes it"
+            raise ResultsFileError(message) from exc
         except ValidationError as exc:
             wrong = exc.errors(include_url=False)[0]
             place = ".".join(map(str, wrong["loc"])) or "the file"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -21,7 +22,6 @@ from reme_bench.systems import COSINE, PLAIN, RRF, VECTORS, WORDS, MakeRanking, 
 from reme_core.models import CachedEmbedder
 from reme_core.ports import ChatModel, Embedder, embedder_name
 from reme_core.retrieval import Matrix
-from reme_core.schema import Usage
 
 _BATCH = 64
 # What they are not measured by: they are orders over messages in memory, not memories.
@@ -29,7 +29,7 @@ _OF_BASELINES = (
     NotMeasured(what="bytes", why="it keeps nothing on disk"),
     NotMeasured(what="append_ms", why="it is made anew for each conversation"),
 )
-_VECTORS_BEFORE = NotMeasured(what="embedding in search_ms", why="vectors of questions are looked up")
+_VECTORS_BEFORE = NotMeasured(what="embedding in its times", why="vectors are looked up, made for a system before it")
 Tell = Callable[[str], None]
 
 
@@ -45,13 +45,18 @@ async def run(
 
     BM25 stands beside it, with vectors cosine and reciprocal rank fusion too. `tell` hears which system's turn it is.
     The rows keep the notes of a budget of tokens, if one is named.
+
+    Raises:
+        WrongFileError: The file is something else, anywhere in it: it is read to its end before anything is measured.
     """
+    dataset = dataset_of(loaded)
     measured: dict[System, list[Row]] = {}
 
     async def ours(name: str, vectors: Embedder | None, model: ChatModel | None) -> None:
         tell(name)
         found = await systems.reme(loaded, vectors, name, llm=model)
-        measured[_system(name, "reme", found)] = [as_result(row, notes_within) for row in found.rows]
+        missing = (_VECTORS_BEFORE,) if vectors is not None and model is not None else ()
+        measured[_system(name, "reme", found, missing)] = [as_result(row, notes_within) for row in found.rows]
 
     with tempfile.TemporaryDirectory() as folder:
         # One embedding of a text for all systems.
@@ -63,8 +68,9 @@ async def run(
             await ours("reme, with a model", vectors, llm)
         tell("baselines")
         for name, found in (await baselines(loaded, vectors)).items():
-            measured[_system(name, "baseline", found)] = [as_result(row, notes_within) for row in found.rows]
-    return results_of(loaded, measured, versions(embedder))
+            missing = _OF_BASELINES if name == PLAIN else (*_OF_BASELINES, _VECTORS_BEFORE)
+            measured[_system(name, "baseline", found, missing)] = [as_result(row, notes_within) for row in found.rows]
+    return results_of(dataset, measured, versions(embedder))
 
 
 def _cached(embedder: Embedder, folder: Path) -> CachedEmbedder:
@@ -89,20 +95,21 @@ async def _vectors(conversation: Conversation, embedder: Embedder) -> systems.Ve
     given = [turn.embedded for turn in conversation.turns] + [asked.text for asked in conversation.questions]
     texts = list(dict.fromkeys(given))
     parts = [await embedder.embed(texts[at : at + _BATCH]) for at in range(0, len(texts), _BATCH)]
-    rows = dict(zip(texts, np.concatenate(parts), strict=True))
+    matrix = np.concatenate([np.zeros((0, embedder.dimension), np.float32), *parts])
+    places = {text: place for place, text in enumerate(texts)}
 
     def lookup(wanted: Sequence[str]) -> Matrix:
-        return np.stack([rows[text] for text in wanted])
+        return matrix[[places[text] for text in wanted]]
 
     return lookup
 
 
-def results_of(loaded: Loaded, measured: Mapping[System, Sequence[Row]], versions: Mapping[str, str]) -> Results:
+def results_of(dataset: Dataset, measured: Mapping[System, Sequence[Row]], versions: Mapping[str, str]) -> Results:
     """Put what systems found into a file of results, with its sums."""
     return summarised(
         Results(
             made_at=datetime.now(UTC),
-            dataset=dataset_of(loaded),
+            dataset=dataset,
             machine=Machine(python=platform.python_version(), platform=platform.platform(), cpus=os.cpu_count() or 1),
             versions=dict(versions),
             systems=tuple(measured),
@@ -135,20 +142,18 @@ def milliseconds(spent: Sequence[float]) -> Milliseconds | None:
     return Milliseconds(p50=round(float(p50), 3), p95=round(float(p95), 3))
 
 
-def _system(name: str, kind: str, found: Measured) -> System:
-    usage: Usage = found.usage
-    is_ours = kind == "reme"
-    vectors_before = (_VECTORS_BEFORE,) if name in {COSINE, RRF} else ()
+def _system(name: str, kind: Literal["reme", "baseline"], found: Measured, missing: Sequence[NotMeasured]) -> System:
+    usage = found.usage
     return System(
         name=name,
-        kind="reme" if is_ours else "baseline",
+        kind=kind,
         bytes=found.bytes,
         model_calls=usage.model_calls,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
         append_ms=milliseconds(found.append_ms),
         search_ms=milliseconds([row.milliseconds for row in found.rows]),
-        not_measured=_degraded(found) if is_ours else (*_OF_BASELINES, *vectors_before),
+        not_measured=(*missing, *_degraded(found)),
     )
 
 

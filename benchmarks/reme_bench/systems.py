@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
@@ -17,17 +17,16 @@ from reme_bench.bm25 import bm25_index
 from reme_bench.changes import asked_as_of
 from reme_bench.conversations import Conversation, Turn
 from reme_bench.evidence import BUDGETS, Found, Question, Row, figures_of, message_ids, tokens_to
-from reme_bench.minilm import MiniLM, NoVectorError, agreement
 from reme_core import Hit, ReMe
+from reme_core.facade.parts import Settings
 from reme_core.models import CharacterTokenCounter
 from reme_core.ports import ChatModel, Embedder
 from reme_core.retrieval import Candidate, Matrix, fill_budget
-from reme_core.schema import Usage
+from reme_core.schema import Usage, parse_time
 from reme_core.schema.hits import found_line
 from reme_core.steps.user_input import read_time
 
 WORDS, VECTORS, PLAIN, COSINE, RRF = "words alone", "with vectors", "BM25", "cosine", "RRF"
-FILES, FILES_VECTORS = "as files, words alone", "as files, with vectors"
 # Results asked for: enough for twenty distinct messages even where several passages of one are found.
 LIMIT = 200
 # Of what was found, so much is kept in a row.
@@ -36,19 +35,12 @@ _KEPT = 50
 _RRF_K = 60
 # Share of the evidence that `tokens_to_80` asks for.
 _MOST_OF_IT = 0.8
+# Said, since a database that the environment names would be written into otherwise.
+OWN_FILE: Settings = {"backend": "local_file"}
 
 Ranking = Callable[[str], Iterable[tuple[Turn, float]]]
 MakeRanking = Callable[[Sequence[Turn]], Ranking]
 Vectors = Callable[[Sequence[str]], Matrix]
-
-
-@dataclass(frozen=True)
-class Run:
-    """Rows of all systems; why those with vectors are missing; how near made vectors are to the file's, if any were."""
-
-    rows: list[Row]
-    failure: str = ""
-    agreement: float | None = None
 
 
 @dataclass
@@ -65,38 +57,6 @@ class Measured:
     degraded: Counter[str] = field(default_factory=Counter)
 
 
-def compare(conversations: Sequence[Conversation], embedder: MiniLM | None, plain: Mapping[str, MakeRanking]) -> Run:
-    """Measure reme and the baselines; a text without a vector fails what needs vectors, and nothing else."""
-    rows = measure(conversations, None, WORDS)
-    for name, make in plain.items():
-        rows += baseline(conversations, make, name)
-    if embedder is None:
-        return Run(rows)
-    try:
-        with_vectors = measure(conversations, embedder, VECTORS)
-        with_vectors += baseline(conversations, cosine(embedder.vectors), COSINE)
-        texts = [turn.text for conversation in conversations for turn in conversation.turns]
-        near = agreement(embedder, texts) if embedder.has_made else None
-    except NoVectorError as exc:
-        return Run(rows, str(exc))
-    return Run(rows + with_vectors, agreement=near)
-
-
-def measure(
-    conversations: Sequence[Conversation], embedder: MiniLM | None, system: str, *, one_scope: bool = False
-) -> list[Row]:
-    """Measure reme, by words alone where there is no embedder.
-
-    Raises:
-        NoVectorError: A text got no vector, even where reme went on by words.
-    """
-    try:
-        return asyncio.run(reme(conversations, embedder, system, one_scope=one_scope)).rows
-    finally:
-        if embedder is not None and embedder.failure is not None:
-            raise embedder.failure
-
-
 async def reme(
     conversations: Iterable[Conversation],
     embedder: Embedder | None,
@@ -106,9 +66,9 @@ async def reme(
     llm: ChatModel | None = None,
 ) -> Measured:
     """`summary` each session, `retrieve` each question: one user a conversation, or one for all (`one_scope`)."""
-    measured = Measured()
+    measured, clock = Measured(), _Clock()
     with tempfile.TemporaryDirectory() as folder:
-        async with ReMe("benchmark", folder, llm=llm, embedding=embedder) as memory:
+        async with ReMe("benchmark", folder, llm=llm, embedding=embedder, vector_store=OWN_FILE, clock=clock) as memory:
             if one_scope:
                 for conversation in conversations:
                     await remember(memory, conversation, "everybody", measured)
@@ -117,9 +77,22 @@ async def reme(
                 if not one_scope:
                     await remember(memory, conversation, user, measured)
                 for question in conversation.questions:
+                    clock.asked_at = parse_time(question.asked_at) if question.asked_at else None
                     measured.rows.append(await answer(memory, user, question, system, measured))
+                clock.asked_at = None
         measured.bytes = _size(Path(folder))
     return measured
+
+
+@dataclass
+class _Clock:
+    """The time at which a question is asked, for "last week" in it; by default the machine's. A `Clock`."""
+
+    asked_at: datetime | None = None
+
+    def now(self) -> datetime:
+        """Return the time, aware, in UTC."""
+        return self.asked_at or datetime.now(UTC)
 
 
 def _size(folder: Path) -> int:
@@ -229,11 +202,6 @@ def bm25(turns: Sequence[Turn]) -> Ranking:
         return ((turns[place], score) for place, score in index(question))
 
     return rank
-
-
-def bm25_of_users(turns: Sequence[Turn]) -> Ranking:
-    """BM25 over the user's turns alone."""
-    return bm25([turn for turn in turns if turn.role == "user"])
 
 
 def cosine(vectors: Vectors) -> MakeRanking:

@@ -119,6 +119,7 @@ def _print_report(output: Output, report: ImportReport) -> None:
     beside = listed(
         f"{known} known before" if known else "",
         f"{report.repeated_memories} that repeated others" if report.repeated_memories else "",
+        f"{report.renewed_memories} that the source had changed since" if report.renewed_memories else "",
         f"{report.forgotten_memories} that were deleted here" if report.forgotten_memories else "",
     )
     added = listed(counted(report.added_messages, "message"), counted(report.added_memories, "memory"))

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cache
 from typing import Annotated, Any
@@ -146,13 +146,21 @@ def about(
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code; errors are told on stderr."""
-    as_json = "--json" in arguments
+
+    def command() -> int:
+        # A client starts it in the folder of whatever project is open: whose files must not choose who is sent texts.
+        with nullcontext() if arguments[:1] == ["mcp"] else settings_of_files():
+            return int(_commands().main(args=list(arguments), prog_name="reme", standalone_mode=False) or 0)
+
+    return run_command(command, as_json="--json" in arguments)
+
+
+def run_command(command: Callable[[], int], *, as_json: bool) -> int:
+    """Run what returns an exit code, and return it; an error or an interruption is told on stderr and has one too."""
     # Without a handler, logging writes what it is told of failed jobs to stderr, where each failure has its one line.
     logging.getLogger("reme").addHandler(_SILENT)
     try:
-        # A client starts it in the folder of whatever project is open: whose files must not choose who is sent texts.
-        with nullcontext() if arguments[:1] == ["mcp"] else settings_of_files():
-            code = int(_commands().main(args=list(arguments), prog_name="reme", standalone_mode=False) or 0)
+        code = command()
         sys.stdout.flush()
     except typer.TyperException as exc:
         message = _PYDANTIC.sub(_wanted, one_line(exc.format_message())) or "no command given"

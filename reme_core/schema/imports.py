@@ -48,6 +48,8 @@ class ImportReport(MappingModel):
         known_messages: Messages that were there already.
         known_memories: Memories that were there already, changed since or not.
         repeated_memories: Memories that say what another one says.
+        renewed_memories: Memories that the source has changed since they were imported, and nobody here; they say now
+            what it says.
         forgotten_memories: Memories that were deleted here since they were imported, and stay so.
         first_at: When the first of the messages and memories was said.
         last_at: When the last one was.
@@ -67,6 +69,7 @@ class ImportReport(MappingModel):
     known_messages: int = 0
     known_memories: int = 0
     repeated_memories: int = 0
+    renewed_memories: int = 0
     forgotten_memories: int = 0
     first_at: UtcTime | None = None
     last_at: UtcTime | None = None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeAlias
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -22,12 +25,28 @@ ForeignSaver: TypeAlias = "PostgresSaver | SqliteSaver"
 Key: TypeAlias = tuple[str, str, str]
 """Thread, namespace and id of a checkpoint."""
 
+_URL = re.compile(r"postgres\w*(\+\w+)?://", re.IGNORECASE)
 _CANT_READ = "the source can't be read ({}): is it the right server, role and database?"
 
 
 def is_url(source: str) -> bool:
-    """Tell whether a source is a PostgreSQL database, and no path."""
-    return source.startswith(("postgresql://", "postgres://"))
+    """Tell whether a source is a PostgreSQL database, and no path; a URL with a driver in it is shown by no message."""
+    return _URL.match(source) is not None
+
+
+def file_of(source: str) -> Path:
+    """Return the path that a source is."""
+    return Path(os.path.expanduser(source))  # noqa: PTH111  # Path's own has no answer for unknown users
+
+
+@contextmanager
+def place_to_write(place: str, *, dry_run: bool) -> Iterator[str]:
+    """Yield a path or URL; in place of a path that is not there, a dry run gets an empty folder, to make nothing."""
+    if not dry_run or is_url(place) or file_of(place).exists():
+        yield place
+        return
+    with TemporaryDirectory() as nothing:
+        yield nothing
 
 
 def is_sqlite_saver(path: Path) -> bool:
@@ -42,16 +61,15 @@ def is_sqlite_saver(path: Path) -> bool:
 
 
 @contextmanager
-def foreign_saver(source: str, serde: SerializerProtocol | None) -> Iterator[ForeignSaver]:
+def foreign_saver(source: str, serde: SerializerProtocol) -> Iterator[ForeignSaver]:
     """Open a saver by its URL or path; nothing is written to it.
 
     Raises:
         ConfigurationError: It can't be read, or the library that wrote it is not installed.
         StoreAccessError: The file can't be read.
     """
-    with _postgres(source) if is_url(source) else _sqlite(Path(source).expanduser()) as saver:
-        if serde is not None:
-            saver.serde = serde
+    with _postgres(source) if is_url(source) else _sqlite(file_of(source)) as saver:
+        saver.serde = serde  # its own builds any class that a file names, and so calls what the file wants called
         yield saver
 
 

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from reme_core.errors import ConfigurationError, InvalidInputError, MissingExtraError
 from reme_core.transfer.importers.foreign_data import foreign_database, has_table, read_json, time_of
 from reme_core.transfer.importers.items import Unreadable
-from reme_langchain.importing.foreign_savers import is_url
+from reme_langchain.importing.foreign_savers import file_of, is_url
 
 _ROWS = "SELECT prefix, key, value, created_at, updated_at{} FROM store ORDER BY prefix, key"
 
@@ -44,7 +44,7 @@ def store_rows(source: str) -> Iterator[StoreRow | Unreadable]:
         ConfigurationError: The database can't be read.
         MissingExtraError: There is no driver for it.
     """
-    for row in _postgres(source) if is_url(source) else _sqlite(Path(source).expanduser()):
+    for row in _postgres(source) if is_url(source) else _sqlite(file_of(source)):
         yield _row(*row)
 
 

@@ -23,6 +23,9 @@ _USER = ("user_id", "langgraph_user_id")
 """Where applications say whose run it is; LangGraph keeps what a run was configured with."""
 
 
+_DAMAGED = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What the library raises for bytes that it didn't write; errors of databases are of neither kind."""
+
 SAFE = JsonPlusSerializer(allowed_msgpack_modules=None)
 """Builds messages and plain values; a value of another class stays as it is written, and no module is imported."""
 
@@ -47,35 +50,42 @@ class LangGraphThreads:
                 yield from self._thread(saver, thread, [key[2] for key in keys if not key[1]])
 
     def _thread(self, saver: ForeignSaver, thread: str, checkpoints: Sequence[str]) -> Iterator[ImportedItem]:
+        where = f"thread {thread!r:.80}"
         said: dict[str, tuple[BaseMessage, datetime | None]] = {}
-        user: str | None = None
+        users = set[str]()
         for checkpoint_id in checkpoints:
-            place = {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
             try:
-                found = saver.get_tuple({"configurable": place})
-            except (ValueError, TypeError, KeyError) as exc:
-                yield Unreadable(
-                    f"thread {thread!r:.80}, checkpoint {checkpoint_id!r:.80}", f"is damaged: {exc!r:.200}"
-                )
+                user, at, held = self._read(saver, thread, checkpoint_id)
+            except _DAMAGED as exc:
+                yield Unreadable(f"{where}, checkpoint {checkpoint_id!r:.80}", f"is damaged: {exc!r:.200}")
                 continue
-            if found is None:
-                continue
-            told = dict(found.metadata)
-            user = user or next((name for key in _USER if (name := text_of(told.get(key)))), None)
-            at = time_of(found.checkpoint["ts"])
-            for place_there, message in enumerate(_messages(found.checkpoint["channel_values"].get(self.channel))):
-                said.setdefault(message.id or f"place {place_there}", (message, at))
+            users |= {user} if user else set()
+            for place, message in enumerate(held):
+                said.setdefault(message.id or f"place {place}", (message, at))
         messages: list[Message] = []
         for source_id, (message, at) in said.items():
             try:
                 messages.append(_message(source_id, message, at))
             except (ReMeError, ValidationError) as exc:
                 reason = describe(exc, "message") if isinstance(exc, ValidationError) else str(exc)
-                yield Unreadable(f"thread {thread!r:.80}, message {source_id!r:.80}", reason)
-        if messages:
-            yield ImportedSession(source_id=thread, user=user, messages=messages)
+                yield Unreadable(f"{where}, message {source_id!r:.80}", reason)
+        if len(users) > 1:
+            yield Unreadable(where, f"its runs name {len(users)} users: import_checkpoints moves it as it is")
+        elif messages:
+            yield ImportedSession(source_id=thread, user=next(iter(users), None), messages=messages)
         elif not said:
-            yield Unreadable(f"thread {thread!r:.80}", f"has no messages in its channel {self.channel!r}")
+            yield Unreadable(where, f"has no messages in its channel {self.channel!r}")
+
+    def _read(
+        self, saver: ForeignSaver, thread: str, checkpoint_id: str
+    ) -> tuple[str | None, datetime | None, list[BaseMessage]]:
+        """Return whose run a checkpoint is of, its time, and the messages that its state holds."""
+        place = {"thread_id": thread, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
+        found = saver.get_tuple({"configurable": place})
+        if found is None:
+            return None, None, []
+        user = next((name for key in _USER if (name := text_of(found.metadata.get(key)))), None)
+        return user, time_of(found.checkpoint["ts"]), _messages(found.checkpoint["channel_values"].get(self.channel))
 
 
 def _messages(value: object) -> list[BaseMessage]:

@@ -7,11 +7,12 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from compared import Run
 from figures import Figure, show
 from reme_bench.minilm import PYTHON
 from reme_bench.summary import as_result
-from reme_bench.systems import PLAIN, VECTORS, WORDS, Run
-from reme_bench.tables import LEGEND, by_system, changes_table, kinds_table, systems_table
+from reme_bench.systems import PLAIN, VECTORS, WORDS
+from tables import LEGEND, by_system, changes_table, kinds_table, systems_table
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 

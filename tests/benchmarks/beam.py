@@ -13,12 +13,14 @@ import sys
 from collections.abc import Sequence
 
 import bars
+import tables
+from compared import Run, bm25_of_users, compare, measure
 from figures import Figure
-from reme_bench import tables
 from reme_bench.conversations import Conversation, read
-from reme_bench.evidence import Row, mean
+from reme_bench.evidence import Row
 from reme_bench.minilm import MiniLM, NoVectorError
-from reme_bench.systems import COSINE, PLAIN, VECTORS, WORDS, Run, bm25, bm25_of_users, compare, measure
+from reme_bench.systems import COSINE, PLAIN, VECTORS, WORDS, bm25
+from tables import mean
 
 USERS = "BM25, user's turns"
 DATA, NPZ = bars.SHARED / "beam_dev.json", bars.SHARED / "beam_dev_minilm.npz"

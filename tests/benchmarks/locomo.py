@@ -14,13 +14,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import bars
+import tables
+from compared import FILES, FILES_VECTORS, Run, compare
 from figures import Figure
 from kept_as_files import as_files
-from reme_bench import tables
 from reme_bench.conversations import Conversation, read
-from reme_bench.evidence import Row, mean
+from reme_bench.evidence import Row
 from reme_bench.minilm import MiniLM
-from reme_bench.systems import COSINE, FILES, FILES_VECTORS, PLAIN, VECTORS, WORDS, Run, bm25, compare
+from reme_bench.systems import COSINE, PLAIN, VECTORS, WORDS, bm25
+from tables import mean
 
 DATA, NPZ = bars.SHARED / "locomo_dev.json", bars.SHARED / "locomo_dev_minilm.npz"
 # (without vectors, with the MiniLM vectors), percent, on the development half: what is not to be lost. Counted up to

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import codeop
 import os
 import re
 import subprocess
@@ -111,6 +113,29 @@ def test_every_link_to_another_page_leads_to_a_file(page: Path) -> None:
     # What begins with "/" leads within the site that a page of `packages/provider_pages` is for.
     for target in re.findall(r"\]\(([^)#:\s/][^)#:\s]*)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{target} is linked and not there"
+
+
+def _is_for_a_console(page: Path) -> bool:
+    return page.parent.name == "recipes" or "m asyncio`" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", [*filter(_is_for_a_console, pages())], ids=lambda page: str(page.relative_to(ROOT)))
+def test_blocks_of_a_page_that_names_a_console_can_be_pasted_into_it(page: Path) -> None:
+    # Up to Python 3.12 `python -m asyncio` takes a line at a time: an empty one ends what is indented.
+    console = codeop.CommandCompiler()
+    console.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    for example in examples_of(page.read_text(encoding="utf-8")):
+        waiting: list[str] = []
+        for line in [*example.body.splitlines(), ""] if example.kind == "python" and example.is_run else []:
+            waiting.append(line)
+            if console("\n".join(waiting), f"line {example.line}", "single") is not None:
+                waiting.clear()
+        assert not "".join(waiting)
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "recipes").glob("*.md")), ids=lambda page: page.name)
+def test_a_recipe_says_how_its_blocks_are_run(page: Path) -> None:
+    assert re.search(r"\[How to run the blocks\]\(index\.md\)|`python -m asyncio`", page.read_text(encoding="utf-8"))
 
 
 def test_the_checker_tells_a_wrong_output_from_a_right_one() -> None:

@@ -45,7 +45,36 @@ def test_what_pages_and_examples_import_is_public() -> None:
     assert used - listed - set(MODULES) == set()
 
 
+def test_what_the_api_reference_shows_is_public() -> None:
+    shown = [name for path in (ROOT / "docs" / "api").glob("*.md") for name in _shown(path.read_text(encoding="utf-8"))]
+    listed = set(re.findall(r"^(?:class |async )?(?:reme_\w+\.)(?:\w+\.)*(\w+)", FILE.read_text("utf-8"), re.MULTILINE))
+    assert shown
+    # Of the three classes of AgentScope 1.x the page shows the base that they have in common.
+    assert {name.rpartition(".")[2] for name in shown} - listed == {"LongTermMemory"}
+
+
+def _shown(text: str) -> list[str]:
+    return re.findall(r"^::: ([\w.]+)$", text, re.MULTILINE)
+
+
 def test_the_list_of_the_package_is_what_python_has() -> None:
     section = FILE.read_text(encoding="utf-8").split("\n\n")[0]
     listed = set(re.findall(r"^(?:class |async )?reme_core\.(\w+)", section, re.MULTILINE))
     assert listed == set(reme_core.__all__) - {"__version__"}
+
+
+def test_what_a_call_takes_and_gives_is_in_the_list_though_its_class_has_no_public_name() -> None:
+    lines = FILE.read_text(encoding="utf-8").splitlines()
+    types = lines[lines.index("# types that signatures name: what they are is public, where they lie is not") :]
+    for name, field in (("FileHit(MappingModel)", "start_line: int"), ("Parameters(BaseModel)", "top_k: int")):
+        begin = types.index(f"class {name}")
+        end = next(place for place, line in enumerate(types) if place > begin and not line.startswith("    "))
+        assert any(line.strip().startswith(field) for line in types[begin:end])
+    assert "Role: TypeAlias = Literal['system', 'user', 'assistant', 'tool']" in types
+
+
+def test_a_default_is_told_by_its_value() -> None:
+    listed = FILE.read_text(encoding="utf-8")
+    assert "retention_days: float = 3.0" in listed
+    assert "RETENTION_DAYS" not in listed
+    assert "class reme_core.SimpleSummarizer\n" in listed  # its base has no public name, its members are told

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from reme_core import Message, ReMe
 from reme_core.errors import ContextTooLongError
 from reme_core.ports import TokenCounter
-from reme_core.schema import OffloadKind, PreparedContext
+from reme_core.schema import FileBlock, ImageBlock, OffloadKind, PreparedContext
+from reme_core.schema.content_blocks import media_references
 from reme_core.stores import LocalStore
 from tests.support.conversations import conversations
 
@@ -24,9 +25,10 @@ WINDOWS = st.one_of(st.sampled_from([2_000, 4_000, 16_000, 32_000, 128_000, 1_00
 
 
 def texts(messages: Sequence[Message]) -> Iterator[str]:
-    """Give every text that stands in messages, by message and place: what must not be lost."""
+    """Give every text that stands in messages, by message and place: what must not be lost. Bytes go by digest."""
     for message in messages:
-        for block in message.content:
+        for whole in message.content:
+            block = whole.apart()[0] if isinstance(whole, (ImageBlock, FileBlock)) else whole
             yield json.dumps([message.message_id, block.model_dump(mode="json")], sort_keys=True, ensure_ascii=False)
 
 
@@ -40,6 +42,8 @@ async def everything(memory: ReMe, context: Sequence[Message]) -> set[str]:
     """Return what context and store hold together, each cut text in full."""
     page = await memory.find_messages(user_id=USER, session_id=SESSION, limit=10_000)
     said = {stored.message.message_id: stored.message for stored in page.messages}
+    for ref in media_references(block for message in said.values() for block in message.content):
+        assert (await memory.read_blob(ref, user_id=USER)).ref == ref
     whole = set(texts(list(said.values()))) | set(texts(context))
     by_id = {message.message_id: message for message in [*context, *said.values()]}
     infos, _ = await memory.list_offloads(user_id=USER, session_id=SESSION, limit=10_000)
@@ -79,8 +83,10 @@ def check(before: Sequence[Message], prepared: PreparedContext) -> None:
         assert message.role == before[order[message.message_id]].role
     asked, answered = calls(prepared.messages)
     asked_before, answered_before = calls(before)
-    assert set(answered) <= set(asked)
-    assert {name for name in asked if name in answered_before} == set(answered)
+    # Of a call that was given up, since a user went on, a result may come when it has left: it came without its call.
+    late = set(answered_before) - set(asked_before)
+    assert set(answered) - late <= set(asked)
+    assert {name for name in asked if name in answered_before} == set(answered) - late
     assert [name for name in asked_before if name in asked] == asked
 
 

@@ -29,7 +29,7 @@ def work(server: StdioServer, window: int) -> list[str]:
 @pytest.mark.timeout(600)  # each interpreter loads the SDK, on machines that may have other things to do
 @pytest.mark.parametrize("windows", [3, pytest.param(8, marks=pytest.mark.torture)])
 def test_windows_on_one_file_lose_nothing_and_see_each_other(tmp_path, windows):
-    servers = [StdioServer(tmp_path) for _ in range(windows)]
+    servers = [StdioServer(tmp_path, is_forked=True) for _ in range(windows)]
     with ThreadPoolExecutor(windows) as pool:
         for _ in pool.map(StdioServer.__enter__, servers):
             pass

@@ -8,7 +8,6 @@ import json
 import resource
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -17,8 +16,9 @@ import httpx2
 import pytest
 
 from reme_core import ReMe
+from tests.support.forked_program import ForkedProgram, in_interpreter
 from tests.support.openai_server import KEY, Completion, Hold, OpenAIServer
-from tests.support.served_process import ROOT, ServedProcess
+from tests.support.served_process import ServedProcess
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -75,7 +75,7 @@ def test_a_summary_that_runs_when_the_service_is_stopped_is_answered(tmp_path):
         hold = Hold(Completion(text='{"facts": []}'))
         model.replies(hold)
         environment = {"REME_LLM_MODEL": "any", "REME_LLM_API_KEY": KEY, "REME_LLM_BASE_URL": model.base_url}
-        with ServedProcess(tmp_path, environment=environment) as served:
+        with ServedProcess(tmp_path, environment=environment, program=in_interpreter) as served:
             answers = []
 
             def ask():
@@ -179,16 +179,11 @@ def test_headers_that_never_end_are_hung_up_on(served):
 
 def test_a_taken_port_is_one_clear_line(served, tmp_path):
     port = served.address[1]
-    done = subprocess.run(
-        [sys.executable, "-m", "reme_core.cli", "serve", "--user", "ana", "--port", str(port)],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert f"can't listen on port {port}" in done.stderr
+    second = ForkedProgram(["serve", "--user", "ana", "--port", str(port)], tmp_path, {})
+    _, err = second.communicate(timeout=60)
+    assert second.returncode == 2
+    assert err.count(b"\n") == 1
+    assert f"can't listen on port {port}" in err.decode()
 
 
 def test_the_log_has_no_texts_and_the_answer_no_server_header(tmp_path):

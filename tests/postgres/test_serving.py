@@ -22,7 +22,7 @@ def test_a_service_and_an_mcp_server_share_the_memory_of_a_database(tmp_path: Pa
     database = {"REME_DATABASE_URL": shared_url}
     with ServedProcess(tmp_path, environment=database) as served:
         assert served.client.post("/v1/memories", json={"content": "Ana plays the violin."}).status_code == 200
-        with StdioServer(tmp_path, **database) as mcp:
+        with StdioServer(tmp_path, is_forked=True, **database) as mcp:
             assert mcp.call("status")["memories"] == 1
             mcp.call("remember", content="Ana likes green tea.")
         assert served.client.get("/v1/stats").json()["memories"] == 2

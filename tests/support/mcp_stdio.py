@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support.forked_program import ForkedProgram
+
 ROOT = Path(__file__).parents[2]
 BEGIN: Sequence[Mapping[str, object]] = (
     {
@@ -35,15 +37,32 @@ def _is_main_thread() -> bool:
 
 
 class StdioServer:
-    """A server on a folder; leaving the context closes its input and waits for its end."""
+    """A server on a folder; leaving the context closes its input and waits for its end.
 
-    def __init__(self, folder: Path, *, options: Sequence[str] = (), program: Sequence[str] = RUN, **env: str) -> None:
+    One that is forked has no interpreter of its own to begin and to end (`ForkedProgram`).
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        options: Sequence[str] = (),
+        program: Sequence[str] = RUN,
+        is_forked: bool = False,
+        **env: str,
+    ) -> None:
+        self._last_id = 0
         names = ("PATH", "HOME", "SYSTEMROOT", "TMPDIR")
         own = {name: os.environ[name] for name in names if name in os.environ}
+        rest = ["--dir", str(folder), "--user", "ana", *options]
+        self.process: ForkedProgram | subprocess.Popen[bytes]
+        if is_forked:
+            self.process = ForkedProgram(["mcp", *rest], Path.cwd(), {**own, **env})
+            return
         # A suite that was started in the background ignores SIGINT, and so would its children.
         before = signal.signal(signal.SIGINT, signal.SIG_DFL) if _is_main_thread() else None
         self.process = subprocess.Popen(
-            [sys.executable, *program, "--dir", str(folder), "--user", "ana", *options],
+            [sys.executable, *program, *rest],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -51,7 +70,6 @@ class StdioServer:
         )
         if before is not None:
             signal.signal(signal.SIGINT, before)
-        self._last_id = 0
 
     def __enter__(self) -> Self:
         for message in BEGIN:

@@ -3,12 +3,14 @@
     python -m tests.support.public_names > docs/api.txt
 
 A line is a name in a module, or under a class one of its members: methods and fields, also those of bases that have no
-name of their own in the list, and none that begins with `_`.
+name of their own in the list, and none that begins with `_`. Types that these name, such as what a call returns, stand
+at the end. A default that is a constant is told by its value.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -35,7 +37,7 @@ MODULES = {
     "reme_core.serve.service": "make_service",
     "reme_core.steps.distillation": "Distilled",
     "reme_core.steps.flow": "stage",
-    "reme_core.stores": "IndexedStore LocalStore PostgresStore QdrantIndex QdrantLayout",
+    "reme_core.stores": "IndexedStore LocalStore PostgresStore QdrantIndex QdrantLayout ServerSettings",
     "reme_core.tasks": "",
     "reme_core.testing": "",
     "reme_core.text": "error_class",
@@ -51,6 +53,18 @@ Everything else is ours to change.
 """
 
 _NO_MEMBER = ("_", "model_config", "test_")  # a suite for implementers grows with what is promised
+_INNER = (
+    "reme_core.facade.sync",
+    "reme_core.files.file_index",
+    "reme_core.files.keeper",
+    "reme_core.serve",
+    "reme_core.stores",
+    "reme_core.testing",
+    "reme_core.tools.files.root",
+)
+"""Where the parts lie that public classes are built of: what signatures name of them is ours to change."""
+
+
 _Def = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -145,19 +159,43 @@ def _is_apart(base: _Found) -> bool:
     return base in _classes() or any("Protocol" in ast.unparse(part) for part in base.node.bases)
 
 
-def _call(node: _Def) -> str:
-    for argument in (*node.args.posonlyargs, *node.args.args):
+class _Values(ast.NodeTransformer):
+    """Puts a constant's value in place of its name, and leaves words for readers out: neither counts for a caller."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        found = _find(self.module, node.id)
+        value = found.node.value if found and isinstance(found.node, ast.Assign | ast.AnnAssign) else None
+        is_number_or_text = isinstance(value, ast.Constant | ast.BinOp | ast.UnaryOp) and not any(
+            isinstance(part, ast.Name | ast.Call) for part in ast.walk(value)
+        )
+        return value if value is not None and is_number_or_text else node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        node.keywords = [item for item in node.keywords if item.arg not in {"title", "description"}]
+        return self.generic_visit(node)
+
+
+def _told(module: str, node: ast.AST) -> str:
+    return ast.unparse(_Values(module).visit(copy.deepcopy(node)))
+
+
+def _call(module: str, node: _Def) -> str:
+    arguments = copy.deepcopy(node.args)
+    for argument in (*arguments.posonlyargs, *arguments.args):
         if argument.arg == "self":
             argument.annotation = None  # what a mixin asks of the class it is mixed into
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    return f"({ast.unparse(node.args)}){returns}"
+    return f"({_told(module, arguments)}){returns}"
 
 
-def _members(found: _Found) -> dict[str, str]:
-    """Return the members of a class with their signatures, without those of bases that are listed themselves."""
+def _members(found: _Found) -> dict[str, _Found]:
+    """Return the public members of a class, without those of bases that are listed themselves."""
     node = found.node
     assert isinstance(node, ast.ClassDef)
-    members: dict[str, str] = {}
+    members: dict[str, _Found] = {}
     for base in reversed(node.bases):
         name = ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
         parent = _find(found.module, name)
@@ -165,33 +203,114 @@ def _members(found: _Found) -> dict[str, str]:
             members |= _members(parent)
     for item in node.body:
         match item:
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                kinds = {ast.unparse(decorator) for decorator in item.decorator_list}
-                if "overload" not in kinds:
-                    mark = "async " if isinstance(item, ast.AsyncFunctionDef) else ""
-                    is_value = kinds & {"property", "cached_property"}
-                    told = f": {ast.unparse(item.returns)}" if is_value and item.returns else _call(item)
-                    members[item.name] = f"{mark}{item.name}{told}"
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                value = f" = {ast.unparse(item.value)}" if item.value else ""
-                members[name] = f"{name}: {ast.unparse(item.annotation)}{value}"
-            case ast.Assign(targets=[ast.Name(id=name)]):
-                members[name] = f"{name} = {ast.unparse(item.value)}"
-    return {name: told for name, told in members.items() if name == "__init__" or not name.startswith(_NO_MEMBER)}
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                if "overload" not in {ast.unparse(decorator) for decorator in item.decorator_list}:
+                    members[name] = _Found(found.module, item)
+            case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+                members[name] = _Found(found.module, item)
+    return {name: item for name, item in members.items() if name == "__init__" or not name.startswith(_NO_MEMBER)}
+
+
+def _member_line(found: _Found) -> str:
+    module, item = found.module, found.node
+    match item:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            kinds = {ast.unparse(decorator) for decorator in item.decorator_list}
+            mark = "async " if isinstance(item, ast.AsyncFunctionDef) else ""
+            is_value = kinds & {"property", "cached_property"}
+            told = f": {ast.unparse(item.returns)}" if is_value and item.returns else _call(module, item)
+            return f"{mark}{item.name}{told}"
+        case ast.AnnAssign():
+            value = f" = {_told(module, item.value)}" if item.value else ""
+            return f"{ast.unparse(item.target)}: {_told(module, item.annotation)}{value}"
+        case _:
+            assert isinstance(item, ast.Assign)
+            return f"{ast.unparse(item.targets[0])} = {_told(module, item.value)}"
 
 
 def _lines(label: str, found: _Found | None) -> list[str]:
     match found and found.node:
         case ast.ClassDef(bases=bases):
             assert found is not None
-            told = f"({', '.join(ast.unparse(base) for base in bases)})" if bases else ""
-            return [f"class {label}{told}", *(f"    {line}" for _, line in sorted(_members(found).items()))]
+            # A base of ours that has no public name brings its members, which are told here.
+            named = [told for base in bases if not (told := ast.unparse(base)).startswith("_")]
+            members = [f"    {_member_line(item)}" for _, item in sorted(_members(found).items())]
+            return [f"class {label}({', '.join(named)})" if named else f"class {label}", *members]
         case ast.FunctionDef() | ast.AsyncFunctionDef() as node:
-            return [f"{'async ' if isinstance(node, ast.AsyncFunctionDef) else ''}{label}{_call(node)}"]
+            assert found is not None
+            return [f"{'async ' if isinstance(node, ast.AsyncFunctionDef) else ''}{label}{_call(found.module, node)}"]
         case ast.AnnAssign(annotation=annotation):
             return [f"{label}: {ast.unparse(annotation)}"]
         case _:
             return [label]
+
+
+def _types(found: _Found) -> Iterator[tuple[str, _Found]]:
+    """Give the types of ours that a definition names: of its arguments, what it returns, its fields."""
+    match found.node:
+        case ast.ClassDef():
+            for member in _members(found).values():
+                yield from _types(member)
+            return
+        case ast.FunctionDef() | ast.AsyncFunctionDef() as node:
+            given = node.args
+            arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+            parts = [node.returns, *(item.annotation for item in arguments if item.arg != "self")]
+        case ast.AnnAssign(annotation=annotation, value=value):
+            parts = [value if _is_alias(found.node) else annotation]
+        case ast.Assign(value=value):
+            parts = [value] if _is_alias(found.node) else []
+        case _:
+            parts = []
+    for name in (name for part in parts for name in _names_in(part) if not name.startswith("_")):
+        named = _find(found.module, name)
+        if named is not None and (isinstance(named.node, ast.ClassDef) or _is_alias(named.node)):
+            yield name, named
+
+
+def _is_alias(node: ast.stmt) -> bool:
+    """Tell whether a statement names a type: `X: TypeAlias = ...`, `X = A | B` or `X = Literal[...]`."""
+    match node:
+        case ast.AnnAssign(annotation=ast.Name(id="TypeAlias")) | ast.Assign(value=ast.Subscript()):
+            return True
+        case ast.Assign(value=ast.BinOp(op=ast.BitOr())):
+            return True
+        case _:
+            return False
+
+
+def _is_data(node: ast.stmt) -> bool:
+    """Tell a class of data, whose fields are what a caller gets, from one that only works."""
+    data = ("BaseModel", "MappingModel", "NamedTuple", "Protocol")
+    return isinstance(node, ast.ClassDef) and any(ast.unparse(base).startswith(data) for base in node.bases)
+
+
+def _names_in(part: ast.expr | None) -> Iterator[str]:
+    for node in ast.walk(part) if part else ():
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                yield name
+            case ast.Constant(value=str(text)) if text.isidentifier():
+                yield text
+
+
+def _named_types() -> dict[str, _Found]:
+    """Return the types, by name, that have no public name and that what has one names in its signatures."""
+    known = {id(found.node) for module in MODULES for found in _found_in(module)}
+    waiting = [found for module in MODULES for found in _found_in(module) if not found.module.startswith(_INNER)]
+    named: dict[str, _Found] = {}
+    while waiting:
+        for name, found in _types(waiting.pop()):
+            if id(found.node) not in known and not found.module.startswith(_INNER):
+                known.add(id(found.node))
+                named[name] = found
+                if _is_alias(found.node) or _is_data(found.node):
+                    waiting.append(found)
+    return named
+
+
+def _found_in(module: str) -> list[_Found]:
+    return [found for name in _public(module) if (found := _find(module, name))]
 
 
 def public_names() -> list[str]:
@@ -204,6 +323,9 @@ def public_names() -> list[str]:
             label, found = f"{module}.{name}", _find(module, name)
             known = first.setdefault(id(found.node), label) if found else label
             lines += _lines(label, found) if known == label else [f"{label} is {known}"]
+    lines += ["", "# types that signatures name: what they are is public, where they lie is not"]
+    for name, found in sorted(_named_types().items()):
+        lines += _lines(name, found) if isinstance(found.node, ast.ClassDef) else [_member_line(found)]
     return [" ".join(line.split("\n")) for line in lines[1:]]
 
 

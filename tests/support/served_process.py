@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx2
+
+from tests.support.forked_program import ForkedProgram
 
 ROOT = Path(__file__).parents[2]
 _ADDRESS = re.compile(r"http://[\w.:\[\]]+:\d+")
@@ -19,19 +18,14 @@ _ADDRESS = re.compile(r"http://[\w.:\[\]]+:\d+")
 class ServedProcess:
     """A running `reme serve`: its address, a client for it, and its end."""
 
-    def __init__(self, folder, *options, user="ana", environment=None, command="serve"):
+    def __init__(self, folder, *options, user="ana", environment=None, command="serve", program=ForkedProgram):
         self.folder = folder
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("REME_", "OPENAI_"))}
         self.log = (folder / f"log {len(list(folder.glob('log *')))}").open("w+b")
         who = ["--user", user] if user else []
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "reme_core.cli", command, "--port", "0", *who, *options],
-            cwd=folder,
-            env={**kept, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **(environment or {})},
-            stdout=subprocess.PIPE,
-            stderr=self.log,
+        self.process = program(
+            [command, "--port", "0", *who, *options], folder, {**kept, **(environment or {})}, stderr=self.log
         )
-        assert self.process.stdout is not None
         self.line = self.process.stdout.readline().decode()
         found = _ADDRESS.search(self.line)
         self.url = found[0] if found else ""
@@ -47,8 +41,8 @@ class ServedProcess:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(30)
-        with contextlib.suppress(AttributeError):
-            self.process.stdout.close()
+        self.process.stdin.close()
+        self.process.stdout.close()
         self.log.close()
 
     @property

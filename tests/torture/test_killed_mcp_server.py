@@ -14,7 +14,7 @@ from tests.support.mcp_stdio import StdioServer
 
 def record_until_killed(folder: Path, number: int, chance: random.Random) -> list[str]:
     """Send records as fast as they can be sent, kill the server among them, and return the ids it acknowledged."""
-    server = StdioServer(folder)
+    server = StdioServer(folder, is_forked=True)
     with server:
         wanted, kept = chance.randint(1, 25), []
 
@@ -46,7 +46,7 @@ def test_a_server_that_is_killed_while_it_records_loses_nothing_acknowledged(tmp
     for number in range(kills):
         kept += record_until_killed(tmp_path, number, chance)
     assert len(kept) >= kills
-    with StdioServer(tmp_path) as server:
+    with StdioServer(tmp_path, is_forked=True) as server:
         for own_id in kept:
             assert server.call("get_memory", id=own_id)["kind"] == "message"
     assert problems_of_file(tmp_path / "memory.db") == []

@@ -33,6 +33,7 @@ def test_langchain_reme_has_every_name_of_the_adapter_and_no_other() -> None:
     assert all(getattr(module, name) is getattr(reme_langchain, name) for name in module.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Remember'"):
         _ = module.Remember
+    assert set(module.__all__) <= set(dir(module))  # what a notebook completes
 
 
 def test_the_names_that_lie_in_langgraphs_namespace_are_those_of_the_adapter() -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from reme_core import Hit
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-MEASURES = ("evidence", "conversations", "changes", "minilm", "systems", "tables")
+MEASURES = ("evidence", "conversations", "changes", "minilm", "systems")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,8 @@ def bench() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(BENCHMARKS))
         ours = {name: importlib.import_module(f"reme_bench.{name}") for name in MEASURES}
-        yield type("Bench", (), ours | {name: importlib.import_module(name) for name in ("figures", "bars", "beam")})
+        names = ("figures", "bars", "beam", "compared", "tables")
+        yield type("Bench", (), ours | {name: importlib.import_module(name) for name in names})
 
 
 def hit(text: str, *ids: str, score: float = 0.5) -> Hit:
@@ -153,7 +154,7 @@ def test_a_kind_lies_below_where_the_paired_interval_does_and_not_where_only_mea
 def test_differences_are_taken_question_by_question(bench: Any) -> None:
     ours = [row(bench, "ours", 2, "x", 0.5), row(bench, "ours", 1, "x", 1.0)]
     plain = [row(bench, "BM25", 1, "x", 0.25), row(bench, "BM25", 2, "x", 0.5)]
-    assert bench.evidence.differences(ours, plain, "recall@10") == [0.0, 0.75]
+    assert bench.tables.differences(ours, plain, "recall@10") == [0.0, 0.75]
 
 
 SAID_AT = {"old": "2024-03-01T10:00:00", "new": "2024-05-01T10:00:00"}
@@ -168,16 +169,34 @@ def test_the_newest_telling_is_first_only_where_it_stands_above_the_others(bench
 
 def test_as_of_parts_the_newest_telling_from_those_before(bench: Any) -> None:
     as_of = bench.changes.time_between(SAID_AT | {"older": "2024-01-01T00:00:00"})
-    assert as_of == "2024-03-31T22:00:00"
+    assert as_of == "2024-03-31T22:00:00+00:00"
     assert bench.changes.newer_left_out(["old"], SAID_AT, as_of) == 1.0
     assert bench.changes.newer_left_out(["old", "new"], SAID_AT, as_of) == 0.0
     assert bench.changes.older_found(["old"], SAID_AT, as_of) == 1.0
     assert bench.changes.time_between({"a": SAID_AT["old"], "b": SAID_AT["old"]}) is None
 
 
+def test_times_with_a_zone_and_without_are_compared_as_a_memory_reads_them(bench: Any) -> None:
+    said_at = {"old": "2024-05-01T10:00:00", "new": "2024-05-01T12:30:00+02:00", "newer": "2024-05-01 11:00:00"}
+    assert bench.changes.newest_first(["new", "old"], said_at) == 1.0
+    assert bench.changes.time_between(said_at) == "2024-05-01T10:45:00+00:00"
+
+
+def test_several_messages_of_a_session_take_several_places(bench: Any) -> None:
+    question = bench.evidence.Question(
+        "c", "q", "?", "x", {"s": "x", "t": "y"}, label_of={f"s/{i}": "s" for i in range(9)} | {"t/0": "t"},
+        said_at={"s": "2024-05-01", "t": "2024-06-01"}, change="update",
+    )  # fmt: skip
+    ids = [*(f"s/{i}" for i in range(9)), "other", "t/0"]
+    row = bench.evidence.Row("ours", question, ids, [0.5], 1.0, {"recall@10": 0.5})
+    assert "newest first" not in bench.changes.figures(row)
+
+
 def test_both_sides_of_a_contradiction_count_only_together(bench: Any) -> None:
     rows = [row(bench, "ours", i, "contradiction", recall) for i, recall in enumerate((1.0, 0.5))]
-    assert bench.changes.table(rows)["contradiction: both sides in the first ten"] == "50.0 (2)"
+    *_, last = bench.tables.changes_table({"ours": rows}).splitlines()
+    assert last.split("  ")[0] == "contradiction: both sides in the first ten"
+    assert last.endswith("50.0 (2)")
 
 
 def message(number: int, role: str, text: str, day: int) -> dict[str, str]:
@@ -235,13 +254,13 @@ async def test_a_run_gives_a_row_a_question_through_the_public_api(bench: Any, t
     assert rows[0].figures["recall@10"] == 1.0
     others = {message_id for message_id in rows[0].ids if message_id.startswith("two/")}
     assert bool(others) is one_scope
-    assert rows[0].as_of == "2024-03-05T10:00:00"
+    assert rows[0].as_of == "2024-03-05T10:00:00+00:00"
     assert "one/0" in rows[0].ids_as_of
     assert "one/2" not in rows[0].ids_as_of
 
 
 def test_whole_messages_of_a_baseline_fill_a_budget_from_the_top(bench: Any, talks: Any) -> None:
-    rows = bench.systems.baseline(talks, bench.systems.bm25_of_users, "users")
+    rows = bench.systems.baseline(talks, bench.compared.bm25_of_users, "users")
     assert rows[0].ids == ["one/0", "one/2"]
     assert rows[0].figures["evidence in 512"] == 1.0
 
@@ -249,8 +268,8 @@ def test_whole_messages_of_a_baseline_fill_a_budget_from_the_top(bench: Any, tal
 def test_the_tables_are_told_and_a_bar_that_is_not_held_is_exit_code_1(
     bench: Any, talks: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = bench.systems.compare(
-        talks, None, {"BM25": bench.systems.bm25, bench.beam.USERS: bench.systems.bm25_of_users}
+    run = bench.compared.compare(
+        talks, None, {"BM25": bench.systems.bm25, bench.beam.USERS: bench.compared.bm25_of_users}
     )
     held = [bench.figures.Figure("recall", 50.0, "%", 40.0, False)]
     assert bench.bars.tell(run, held, tmp_path / "out.json") == 0
@@ -312,7 +331,7 @@ def test_a_text_without_a_vector_fails_what_needs_vectors_and_says_what_to_insta
     bench: Any, talks: Any, tmp_path: Path
 ) -> None:
     with bench.minilm.MiniLM([], tmp_path / "nowhere", tmp_path / "cache") as embedder:
-        run = bench.systems.compare(talks, embedder, {"BM25": bench.systems.bm25})
+        run = bench.compared.compare(talks, embedder, {"BM25": bench.systems.bm25})
     assert ".venv-minilm/done" in run.failure
     assert {r.system for r in run.rows} == {"words alone", "BM25"}
     assert bench.bars.tell(run, [], None) == 1
@@ -332,4 +351,4 @@ def test_vectors_of_another_model_are_noticed(bench: Any, environment: Path, tmp
         bench.minilm.MiniLM([stored(bench, tmp_path / "v.npz", texts)], environment, tmp_path / "cache") as embedder,
         pytest.raises(bench.minilm.NoVectorError, match="another model"),
     ):
-        bench.minilm.agreement(embedder, texts)
+        bench.compared.agreement(embedder, texts)

@@ -71,7 +71,10 @@ def _build(project: Path, folder: Path) -> tuple[str, str]:
 
 def _hatch(project: Path, folder: Path, target: str) -> None:
     command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(folder)]
-    subprocess.run(command, cwd=project, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True)
+    if done.returncode:
+        msg = f"the {target} of {project} could not be built:\n{done.stdout}{done.stderr}"
+        raise SystemExit(msg)
 
 
 def _files(folder: Path, names: list[str]) -> set[str]:

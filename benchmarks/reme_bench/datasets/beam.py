@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import chain
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue, RootModel
@@ -15,8 +16,8 @@ from reme_bench.datasets.source import Source, read_model, text_of
 from reme_bench.evidence import Change
 
 _ANCHOR = "%B-%d-%Y"
-# What the generator of the set left at the end of messages.
-_MARKER = re.compile(r"\s*->->\s*[\d,\s]*$")
+# What the generator of the set left at the end of messages: "->-> 1,1", "->-> 2,N/A", "->-> 5,14)", "->-> 2,22, 24".
+_MARKER = re.compile(r"\s*->->[\d\s,)/NA]*$")
 _CHANGES: Mapping[str, Change] = {"knowledge_update": "update", "contradiction_resolution": "contradiction"}
 _QUESTIONS = Path("probing_questions", "probing_questions.json")
 # Of chats that have both, the authors ask about the shorter one.
@@ -32,6 +33,7 @@ class _Said(BaseModel):
 
 class _Batch(BaseModel):
     turns: list[list[_Said]]
+    time_anchor: str | None = None
 
 
 class _Asked(BaseModel):
@@ -57,7 +59,7 @@ def folders(path: Path) -> list[Path]:
     """Return the folders of chats in a folder, in the order of their numbers, or the folder itself if it is one."""
     if _is_chat(path):
         return [path]
-    named = (place for place in path.glob("*") if place.name.isdigit() and _is_chat(place))
+    named = (place for place in path.glob("*") if place.name.isdecimal() and _is_chat(place))
     return sorted(named, key=lambda place: int(place.name))
 
 
@@ -86,8 +88,9 @@ def _turns(name: str, chat: _Chat) -> Iterator[Turn]:
     anchor: datetime | None = None
     minutes = 0
     for number, batch in enumerate(chat.root, 1):
-        for said in [said for turn in batch.turns for said in turn] if isinstance(batch, _Batch) else batch:
-            said_on = _day(said.time_anchor)
+        told, begun = (list(chain(*batch.turns)), batch.time_anchor) if isinstance(batch, _Batch) else (batch, None)
+        for place, said in enumerate(told):
+            said_on = _day(said.time_anchor or (None if place else begun))
             if said_on is not None and said_on != anchor:
                 anchor, minutes = said_on, 0
             minutes += 1
@@ -130,7 +133,7 @@ def _ids(given: JsonValue) -> list[int]:
     if isinstance(given, list | dict):
         parts = given.values() if isinstance(given, dict) else given
         return sorted({number for part in parts for number in _ids(part)})
-    return [int(given)] if isinstance(given, int | str) and str(given).isdigit() else []
+    return [int(given)] if isinstance(given, int | str) and str(given).isdecimal() else []
 
 
 SOURCE_100K = Source(

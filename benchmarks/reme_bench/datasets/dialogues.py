@@ -13,7 +13,8 @@ from reme_bench.datasets.source import text_of
 
 _SESSION = re.compile(r"session_(\d+)")
 # Labels are written in several ways: "D1:3", "D8:6; D9:17", "D:11:26", "D30:05", "D2:4-6", "D1:3.".
-_LABEL = re.compile(r"D:?(\d+):(\d+)(?:\s*-\s*(?:D:?(\d+):)?(\d+))?")
+# No number has more than four digits: a range is written out.
+_LABEL = re.compile(r"D:?(\d{1,4}):(\d{1,4})(?!\d)(?:\s*-\s*(?:D:?(\d{1,4}):)?(\d{1,4})(?!\d))?")
 
 
 class Utterance(BaseModel):
@@ -55,10 +56,10 @@ def chat(
 
 
 def _turns(name: str, talk: Mapping[str, JsonValue], first_speaker: str, time_form: str) -> Iterator[Turn]:
-    numbers = sorted(int(match[1]) for key in talk if (match := _SESSION.fullmatch(key)))
-    for number in numbers:
-        said_at = talk.get(f"session_{number}_date_time")
-        for turn in _UTTERANCES.validate_python(talk[f"session_{number}"] or []):
+    sessions = sorted((int(match[1]), key) for key in talk if (match := _SESSION.fullmatch(key)))
+    for number, key in sessions:
+        said_at = talk.get(f"{key}_date_time")
+        for turn in _UTTERANCES.validate_python(talk[key] or []):
             at = turn.date_time or (said_at if isinstance(said_at, str) else None)
             yield Turn(
                 message_id=f"{name}/{turn.dia_id}",

@@ -28,7 +28,7 @@ _UNANSWERABLE, _UPDATE = "Memory Boundary", "Dynamic Update"
 class _Said(BaseModel):
     role: str
     content: str
-    timestamp: str
+    timestamp: str | None = None  # the long file's fillers have that of a message before them, if there is one
 
 
 class _Memory(BaseModel):
@@ -57,13 +57,15 @@ def read(path: Path) -> Iterator[Conversation]:
     """Read a file as published: one user a line."""
     for user in json_items(path, _User):
         told = [_turns(user.uuid, place, session) for place, session in enumerate(user.sessions)]
+        last = max((turn.created_at for turns in told for turn in turns if turn.created_at), default=None)
         asked, memories = list[Asked](), dict[tuple[str, str], str]()
         for place, session in enumerate(user.sessions):
             for number, given in enumerate(session.questions or ()):
                 labels = _labels(given, user.sessions[: place + 1])
                 question_id = f"{user.uuid}/{place}/{number}"
                 memories |= {(question_id, f"{user.uuid}/{of}"): memory for of, memory in labels.items()}
-                asked.append(_asked(question_id, given, [turn.message_id for of in labels for turn in told[of]]))
+                evidence = [turn.message_id for of in labels for turn in told[of]]
+                asked.append(replace(_asked(question_id, given, evidence), asked_at=last))
         made = conversation(user.uuid, (turn for turns in told for turn in turns), asked)
         yield replace(made, questions=tuple(_by_memory(question, memories) for question in made.questions))
 
@@ -76,7 +78,7 @@ def _turns(user: str, place: int, session: _Session) -> list[Turn]:
             name="",
             role=said.role,
             text=said.content,
-            created_at=datetime.strptime(said.timestamp, _TIME).isoformat(),  # noqa: DTZ007  # none is given
+            created_at=None if said.timestamp is None else datetime.strptime(said.timestamp, _TIME).isoformat(),  # noqa: DTZ007  # none is given
         )
         for number, said in enumerate(session.dialogue)
     ]

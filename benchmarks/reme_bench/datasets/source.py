@@ -5,6 +5,7 @@ A file is read again for each system, conversation by conversation, so that no s
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,10 @@ from reme_bench.conversations import Conversation
 from reme_core.errors import InvalidInputError
 
 M = TypeVar("M", bound=BaseModel)
-_CHUNK = 1 << 20
+# Characters read at once, and of the longest item: a user of HaluMem's long file, the longest published, has a tenth.
+_CHUNK, _LONGEST = 1 << 20, 1 << 26
+# Of a text that is cut off, no more than the end is wrong: an escape or "-Infinity" that lacks its last letter.
+_CUT_OFF = 12
 
 
 class WrongFileError(InvalidInputError):
@@ -70,15 +74,17 @@ class Loaded:
     limit: int | None = None
 
     def __iter__(self) -> Iterator[Conversation]:
-        """Read the conversations (WrongFileError: the file is something else)."""
-        read, found = islice(self.source.read(self.path), self.limit), False
+        """Read the conversations (WrongFileError: the file is something else, or two have one name)."""
+        names = set[str]()
         try:
-            for conversation in read:
-                found = True
+            for conversation in islice(self.source.read(self.path), self.limit):
+                if conversation.name in names:  # each is a user of its own
+                    raise self.source.wrong(self.path, f"two conversations {conversation.name!r}")
+                names.add(conversation.name)
                 yield conversation
-        except ValueError as exc:  # of pydantic and json, and of times in another form
+        except (ValueError, RecursionError) as exc:  # of pydantic and json, and of times in another form
             raise self.source.wrong(self.path, _fault(exc)) from exc
-        if not found:
+        if not names:
             raise self.source.wrong(self.path, "no conversation")
 
     @cached_property
@@ -104,7 +110,8 @@ def load(source: Source, path: Path, limit: int | None = None) -> Loaded:
     """
     if not path.exists():
         raise source.wrong(path, "no such file or folder")
-    if not source.parts(path) or (source.parts(path) == [path] and path.is_dir()):
+    parts = source.parts(path)
+    if not parts or not all(part.is_file() for part in parts):
         raise source.wrong(path, "a folder without it" if path.is_dir() else "a file")
     return Loaded(source, path, limit)
 
@@ -113,8 +120,7 @@ def json_items(path: Path, model: type[M]) -> Iterator[M]:
     """Read the items of a JSON array, or of lines of JSON, one by one: files may be larger than memory.
 
     Raises:
-        ValidationError: An item is not of the model.
-        JSONDecodeError: It is no JSON.
+        ValueError: It is no JSON, or an item not of the model, or longer than 64 million characters.
     """
     decoder, text, size = json.JSONDecoder(), "", _CHUNK
     with path.open(encoding="utf-8") as file:
@@ -122,8 +128,12 @@ def json_items(path: Path, model: type[M]) -> Iterator[M]:
             text = text.lstrip("[ ,\t\r\n\ufeff")
             try:
                 item, end = decoder.raw_decode(text)
-            except json.JSONDecodeError:
-                more = file.read(size)
+            except json.JSONDecodeError as exc:
+                is_cut_off = exc.pos >= len(text) - _CUT_OFF or exc.msg.startswith("Unterminated string")
+                if len(text) > _LONGEST:
+                    message = f"an item of more than {_LONGEST:,} characters"
+                    raise ValueError(message) from exc
+                more = file.read(size) if is_cut_off else ""
                 if not more:
                     if text.strip("] \t\r\n"):
                         raise
@@ -136,7 +146,7 @@ def json_items(path: Path, model: type[M]) -> Iterator[M]:
 
 def read_model(path: Path, model: type[M]) -> M:
     """Read one file whole (ValidationError: it is not of the model, or no JSON)."""
-    return model.model_validate_json(path.read_bytes())
+    return model.model_validate_json(path.read_bytes().removeprefix(codecs.BOM_UTF8))
 
 
 def text_of(value: Any) -> str | None:  # noqa: ANN401  # answers are texts, numbers and lists of them
@@ -151,8 +161,8 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _fault(exc: ValueError) -> str:
-    if isinstance(exc, json.JSONDecodeError | UnicodeDecodeError):
+def _fault(exc: ValueError | RecursionError) -> str:
+    if isinstance(exc, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
         return "something that is no JSON"
     if not isinstance(exc, ValidationError):
         return str(exc)

@@ -70,3 +70,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             msg = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(msg)
         return getattr(reme_langchain, name)
+
+    def __dir__() -> list[str]:
+        """Name what can be loaded, as a notebook asks before it completes a name."""
+        return sorted({*globals(), *__all__})

@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -26,7 +25,6 @@ from reme_core.transfer.importers.session_draft import (
     object_of,
     objects_of,
     other_block,
-    read_moment,
     text_block,
     text_of,
 )
@@ -46,7 +44,7 @@ class ChatGPTExport:
 
     def items(self) -> Iterator[ImportedItem]:
         """Yield the conversations; an export is of one user, and doesn't name it."""
-        for found in read_json_values(Path(self.path).expanduser(), _FILES):
+        for found in read_json_values(Path(self.path), _FILES, "conversations.json"):
             if isinstance(found, Unreadable):
                 yield found
             else:
@@ -64,22 +62,17 @@ def _conversation(where: str, value: JsonValue) -> Iterator[ImportedItem]:
     nodes = {name: node for name, node in mapping.items() if isinstance(node, dict)}
     try:
         way = branch_to(_last(value, nodes), {name: text_of(node, "parent") or None for name, node in nodes.items()})
-        draft = SessionDraft(where, _since(value))
     except ValueError as exc:
         yield Unreadable(where, str(exc))
         return
+    draft = SessionDraft(where)
     call: str | None = None
     for name in way:
         message = object_of(nodes[name], "message")
+        if not draft.messages:
+            message = {"create_time": value.get("create_time"), **message}
         call = _add(draft, text_of(message, "id") or name, message, call)
     yield from draft.items(key, None, title)
-
-
-def _since(value: Mapping[str, JsonValue]) -> datetime | None:
-    try:
-        return read_moment(value.get("create_time"))
-    except ValueError:
-        return None  # the messages bear their own
 
 
 def _last(value: Mapping[str, JsonValue], nodes: Mapping[str, dict[str, JsonValue]]) -> str:
@@ -96,7 +89,10 @@ def _last(value: Mapping[str, JsonValue], nodes: Mapping[str, dict[str, JsonValu
 
 
 def _seconds(value: JsonValue) -> float:
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0.0
+    try:
+        return float(value) if isinstance(value, (int, float)) and not math.isnan(value) else 0.0
+    except OverflowError:
+        return 0.0
 
 
 def _add(draft: SessionDraft, key: str, message: Mapping[str, JsonValue], call: str | None) -> str | None:

@@ -45,7 +45,7 @@ class ClaudeExport:
 
     def items(self) -> Iterator[ImportedItem]:
         """Yield conversations and memories; users are the accounts."""
-        for found in read_json_values(Path(self.path).expanduser(), _FILES):
+        for found in read_json_values(Path(self.path), _FILES, "conversations.json"):
             if isinstance(found, Unreadable):
                 yield found
                 continue

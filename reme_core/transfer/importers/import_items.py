@@ -13,7 +13,8 @@ from typing import TypeAlias
 from pydantic import ValidationError
 
 from reme_core.errors import InvalidInputError
-from reme_core.ports import Embedder, Store, Summarizer, SummaryRequest
+from reme_core.ports import Embedder, Matrix, PutMemory, Store, Summarizer, SummaryRequest, WriteBatch
+from reme_core.retrieval.embedding import try_embedding
 from reme_core.rules import claim_of
 from reme_core.schema import (
     ImportedUser,
@@ -31,7 +32,9 @@ from reme_core.transfer.deleted_memories import deleted_memories
 from reme_core.transfer.importers.held_claims import HeldClaims, digest_of
 from reme_core.transfer.importers.items import ImportedItem, ImportedMemory, ImportedSession, ImportSource, Unreadable
 from reme_core.transfer.importers.recipients import Recipients
+from reme_core.transfer.importers.renewals import ACTOR, find_renewed
 from reme_core.transfer.importers.stored_form import place_of, session_id, stored_memory, stored_messages
+from reme_core.transfer.library_plan import FindClaims
 from reme_core.transfer.memory_library import load_lines, plan_lines
 from reme_core.transfer.transfer_file import Library, LibraryLine
 
@@ -180,12 +183,18 @@ class _Run:
         self._spans(memory.observed_at for _, memory in made)
         fresh = [(item, memory) for item, memory in made if not self._says_again(scope, memory)]
         gone = await deleted_memories(self.store, scope, {memory.memory_id for _, memory in fresh})
-        fresh = [(item, memory) for item, memory in fresh if memory.memory_id not in gone]
+        find_claims = self.held.setdefault(scope, HeldClaims(self.store, scope)).find
+        kept = [memory for _, memory in fresh if memory.memory_id not in gone]
+        renewed = await find_renewed(self.store, scope, kept, find_claims)
+        repeated = len(made) - len(fresh)
+        fresh = [(item, memory) for item, memory in fresh if not {memory.memory_id} & (gone | renewed.keys())]
         entries = tuple(
             LibraryLine(line=line, memory=memory, memory_id=memory.memory_id) for line, (_, memory) in enumerate(fresh)
         )
-        self.sums.update(forgotten_memories=len(gone), repeated_memories=len(made) - len(fresh) - len(gone))
-        loaded = await self._write(scope, entries)
+        self.sums.update(forgotten_memories=len(gone), repeated_memories=repeated, renewed_memories=len(renewed))
+        loaded = await self._write(scope, entries, find_claims)
+        if renewed and not self.dry_run:
+            await self._renew(scope, [*renewed.values()])
         self.sums.update(
             added_memories=len(loaded.memory_ids),
             known_memories=len(loaded.known_memory_ids),
@@ -194,8 +203,23 @@ class _Run:
         for problem in loaded.problems:
             self.refuse(Unreadable(place_of(fresh[problem.line][0]), problem.reason))
 
-    async def _write(self, scope: Scope, entries: tuple[LibraryLine, ...]) -> LoadedLibrary:
-        find_claims = self.held.setdefault(scope, HeldClaims(self.store, scope)).find
+    async def _renew(self, scope: Scope, memories: Sequence[Memory]) -> None:
+        vectors: Matrix | str = ""
+        if self.embedder is not None:
+            vectors = await try_embedding(self.embedder, [memory.index_text for memory in memories])
+        puts = [
+            PutMemory(
+                memory=memory,
+                vector=None if isinstance(vectors, str) else vectors[place],
+                wants_vector=self.embedder is not None,
+                expected_revision=memory.revision,
+            )
+            for place, memory in enumerate(memories)
+        ]
+        reason = f"import from {self.name}"
+        await self.store.put(scope, WriteBatch(puts=puts, reason=reason, run_id=self.run_id, actor=ACTOR, at=self.at))
+
+    async def _write(self, scope: Scope, entries: tuple[LibraryLine, ...], find_claims: FindClaims) -> LoadedLibrary:
         if self.dry_run:
             return await plan_lines(self.store, scope, entries, find_claims=find_claims)
         return await load_lines(
@@ -233,11 +257,11 @@ class _Run:
         return is_repeated
 
     def _spans(self, times: Iterable[datetime]) -> None:
-        if moments := [*self.span, *times]:
+        if moments := [*self.span, *(moment for moment in times if moment != self.at)]:  # no source has told this one
             self.span = [min(moments), max(moments)]
 
     def report(self, scopes: Mapping[str | None, Scope]) -> ImportReport:
-        wrote = self.sums["added_memories"] and not self.dry_run
+        wrote = self.sums["added_memories"] + self.sums["renewed_memories"] and not self.dry_run
         return ImportReport(
             source=self.name,
             dry_run=self.dry_run,

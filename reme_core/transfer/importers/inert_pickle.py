@@ -11,6 +11,12 @@ import pickletools
 from pydantic import JsonValue
 
 _MARK = object()
+_MOST_STEPS = 1 << 23
+"""Opcodes of one pickle: each may make an object of some 100 bytes. A docstore of 64 MB has some 6 million."""
+
+_MOST_CHARS = 1 << 26
+"""Of all texts, counted wherever they stand: a text that is kept once may stand in 100,000 places."""
+
 _VALUES = frozenset(
     {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"}
     | {"SHORT_BINBYTES", "BINBYTES"}
@@ -31,17 +37,20 @@ def read_inert(data: bytes) -> object:
     """Return what a pickle holds: dicts, lists, tuples, texts and numbers; objects, sets among them, are `Inert`.
 
     It takes time and room in proportion to the data. One value may stand in many places: who walks through all of them
-    takes care of depth.
+    takes care of depth. Keys are texts and numbers: of a tuple, the hash goes through all that is nested in it.
 
     Raises:
-        ValueError: It is damaged, or has an opcode that no plain value needs.
+        ValueError: It is damaged, too large, or has an opcode that no plain value needs.
     """
     stack: list[object] = []
     memo: dict[int, object] = {}
     try:
-        for opcode, argument, _ in pickletools.genops(io.BytesIO(data)):
+        for number, (opcode, argument, _) in enumerate(pickletools.genops(io.BytesIO(data))):
             if opcode.name == "STOP":
                 return stack.pop()
+            if number == _MOST_STEPS:
+                msg = f"is a pickle of more than {_MOST_STEPS} steps"
+                raise ValueError(msg)
             _step(opcode.name, argument, stack, memo)
     except (IndexError, KeyError, TypeError) as exc:
         msg = "is a damaged pickle"
@@ -106,7 +115,8 @@ def _marked(stack: list[object]) -> list[object]:
 
 def _fill(items: list[object], held: object) -> None:
     if isinstance(held, dict):
-        held.update(zip(items[::2], items[1::2], strict=True))
+        pairs = zip(items[::2], items[1::2], strict=True)
+        held.update({key: item for key, item in pairs if isinstance(key, (str, int, float))})
     elif isinstance(held, list):
         held.extend(items)
     elif not isinstance(held, Inert):
@@ -123,9 +133,10 @@ def as_json(value: object, *, most: int = 100_000, depth: int = 32) -> JsonValue
     """Return what was read as JSON; what JSON has no form for becomes null.
 
     Raises:
-        ValueError: It has more parts than `most`, counted wherever they stand, or is nested deeper than `depth`.
+        ValueError: It has more parts than `most`, counted wherever they stand, is nested deeper than `depth`, or has
+            more than 64 million characters.
     """
-    left = [most]
+    left, chars = [most], [_MOST_CHARS]
 
     def plain(part: object, below: int) -> JsonValue:
         left[0] -= 1
@@ -133,9 +144,16 @@ def as_json(value: object, *, most: int = 100_000, depth: int = 32) -> JsonValue
             msg = f"has more than {most} parts, or is nested deeper than {depth}"
             raise ValueError(msg)
         if isinstance(part, dict):
-            return {str(key): plain(item, below - 1) for key, item in part.items() if isinstance(key, (str, int))}
+            return {text(str(key)): plain(item, below - 1) for key, item in part.items() if isinstance(key, (str, int))}
         if isinstance(part, (list, tuple)):
             return [plain(item, below - 1) for item in part]
-        return part if isinstance(part, (str, int, float)) else None
+        return text(part) if isinstance(part, str) else part if isinstance(part, (int, float)) else None
+
+    def text(part: str) -> str:
+        chars[0] -= len(part)
+        if chars[0] < 0:
+            msg = f"has more than {_MOST_CHARS} characters"
+            raise ValueError(msg)
+        return part
 
     return plain(value, depth)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError
 from reme_core.files.folder import mapped_errors
+from reme_core.schema.plain import clean_text
+from reme_core.transfer.importers.foreign_data import is_own
 from reme_core.transfer.importers.items import Unreadable
 
 MAX_VALUE_CHARS = 1 << 28
@@ -25,20 +28,24 @@ _READ_AT_ONCE = 1 << 18
 # Deflate itself reaches 1032 to 1, exports of text 5 to 20.
 _MAX_RATIO, _RATIO_MATTERS_BYTES = 200, 1 << 26
 _COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
+_UNKEPT = re.compile(r"\\u(?:[dD]|0000)")
 _BETWEEN = re.compile(r"[\s,]*+")
 _UP_TO_A_BRACKET = re.compile(r'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
-_BAD_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError)
+_UP_TO_A_COMMA = re.compile(r'(?:[^",{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
+# All that zipfile raises for what is no whole archive.
+_BAD_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, struct.error)
 
 
-def read_json_values(path: Path, names: re.Pattern[str]) -> Iterator[tuple[str, JsonValue] | Unreadable]:
+def read_json_values(path: Path, names: re.Pattern[str], wanted: str) -> Iterator[tuple[str, JsonValue] | Unreadable]:
     """Yield the values of the arrays in an export, and where each stands; a file that is one object is that value.
 
     A value that is no JSON costs itself alone, an array that isn't whole what stands behind. Characters that are no
-    Unicode become U+FFFD. Little more than one value is held at once.
+    Unicode, and NUL, become U+FFFD. Little more than one value is held at once.
 
     Args:
         path: The zip, the folder that it was unpacked to, or the JSON file, of any name.
         names: What the files are called in a zip or folder.
+        wanted: The same, for people.
 
     Raises:
         InvalidInputError: There is no such file in it, or it is a ZIP that is damaged.
@@ -57,7 +64,7 @@ def read_json_values(path: Path, names: re.Pattern[str]) -> Iterator[tuple[str, 
             except _BAD_ZIP as exc:
                 yield Unreadable(name, f"can't be unpacked further ({exc}): download the export again")
     if not found:
-        msg = f"{str(path)!r} holds no conversations.json: give the export, as a zip, unpacked or a file"
+        msg = f"{str(path)!r} holds no {wanted}: give the export, as a zip, unpacked or a file"
         raise InvalidInputError(msg)
 
 
@@ -65,8 +72,8 @@ def _files(path: Path, names: re.Pattern[str]) -> Iterator[tuple[str, AbstractCo
     if path.is_dir():
         for file in sorted([*path.glob("*.json"), *path.glob("*/*.json")]):
             if names.fullmatch(file.name):
-                is_link = file.is_symlink() or not file.is_file()
-                yield file.name, Unreadable(file.name, "is no regular file") if is_link else file.open("rb")
+                is_read = is_own(path, file)
+                yield file.name, file.open("rb") if is_read else Unreadable(file.name, "is no regular file")
     elif path.is_file() and zipfile.is_zipfile(path):
         with _archive(path) as archive:
             for info in sorted(archive.infolist(), key=lambda one: one.filename):
@@ -83,7 +90,7 @@ def _files(path: Path, names: re.Pattern[str]) -> Iterator[tuple[str, AbstractCo
 def _archive(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, NotImplementedError) as exc:
+    except _BAD_ZIP as exc:
         msg = f"{str(path)!r} is no whole ZIP ({exc}): download the export again"
         raise InvalidInputError(msg) from exc
 
@@ -95,7 +102,10 @@ def _member(
         return Unreadable(name, f"would unpack {info.compress_size} bytes to {info.file_size}: no export does")
     if info.compress_type not in _COMPRESSIONS or info.flag_bits & 1:
         return Unreadable(name, "is encrypted, or packed in a way that no export is: unpack it, and give the folder")
-    return archive.open(info)
+    try:
+        return archive.open(info)
+    except _BAD_ZIP as exc:
+        return Unreadable(name, f"can't be unpacked ({exc}): download the export again")
 
 
 def _values(name: str, file: IO[bytes]) -> Iterator[tuple[str, JsonValue] | Unreadable]:
@@ -108,7 +118,7 @@ def _values(name: str, file: IO[bytes]) -> Iterator[tuple[str, JsonValue] | Unre
                 continue
             try:
                 value = json.loads(raw)
-                yield where, _unicode(value) if "\\ud" in raw or "\\uD" in raw else value
+                yield where, _clean(value) if _UNKEPT.search(raw) else value
             except (ValueError, RecursionError) as exc:
                 yield Unreadable(where, f"is no JSON ({exc})")
     except _BrokenArrayError as exc:
@@ -136,6 +146,9 @@ class _Splitter:
                     msg = "the file ends there, in the middle: download the export again"
                     raise _BrokenArrayError(msg)
                 return
+            if not is_array and char not in "{[":
+                msg = "it is no JSON array of objects: give the export as it was downloaded"
+                raise _BrokenArrayError(msg)
             yield self._value()
 
     def _next(self) -> str:
@@ -149,12 +162,13 @@ class _Splitter:
 
     def _value(self) -> str | None:
         depth, begin, size = 0, self._place, 0
+        is_bare = self._text[begin] not in "{["
         parts: list[str] = []
         while True:
-            self._place = self._match(_UP_TO_A_BRACKET)
+            self._place = self._match(_UP_TO_A_COMMA if is_bare else _UP_TO_A_BRACKET)
             char = self._text[self._place : self._place + 1]
             is_bracket = char not in ("", '"')
-            if is_bracket:
+            if is_bracket and not is_bare:
                 depth += 1 if char in "{[" else -1
                 if depth > 0 or (depth == 0 and char in "}]"):
                     self._place += 1
@@ -164,7 +178,7 @@ class _Splitter:
             parts.append(self._text[begin : self._place])
             if size > MAX_VALUE_CHARS:
                 parts.clear()
-            if is_bracket and size > 0:  # of a bare value in the array, the bracket that ends the array
+            if is_bracket and size > 0:  # of a bare value in the array, the comma or bracket behind it
                 return "".join(parts) if size <= MAX_VALUE_CHARS else None
             if is_bracket or not self._more():
                 msg = "it is no JSON array of objects, or the file ends in the middle: download the export again"
@@ -186,12 +200,12 @@ class _Splitter:
         return bool(data)
 
 
-def _unicode(value: JsonValue) -> JsonValue:
-    """Return a value whose texts have no half of a surrogate pair, as cut emoji do."""
+def _clean(value: JsonValue) -> JsonValue:
+    """Return a value whose texts have no NUL, and no half of a surrogate pair, as cut emoji do."""
     if isinstance(value, str):
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return clean_text(value)
     if isinstance(value, list):
-        return [_unicode(part) for part in value]
+        return [_clean(part) for part in value]
     if isinstance(value, dict):
-        return {str(_unicode(name)): _unicode(part) for name, part in value.items()}
+        return {clean_text(name): _clean(part) for name, part in value.items()}
     return value

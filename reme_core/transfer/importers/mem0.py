@@ -12,12 +12,11 @@ from operator import itemgetter
 from pathlib import Path
 from urllib.parse import unquote
 
-from pydantic import ValidationError
-
-from reme_core.schema import MemoryType, Message, describe
+from reme_core.schema import MemoryType
 from reme_core.transfer.importers.foreign_data import foreign_database, has_table, text_of, time_of
-from reme_core.transfer.importers.items import ImportedItem, ImportedMemory, ImportedSession, Unreadable
+from reme_core.transfer.importers.items import ImportedItem, ImportedMemory, Unreadable
 from reme_core.transfer.importers.mem0_stores import Payload, find_files, is_history, payloads
+from reme_core.transfer.importers.session_draft import SessionDraft, text_block
 
 # Kept in fields of their own, or made of the text.
 _NOT_METADATA = frozenset(
@@ -39,7 +38,7 @@ class Mem0Source:
 
     def items(self) -> Iterator[ImportedItem]:
         """Yield the memories, what these said before, and the messages; see `ImportSource.items`."""
-        files = find_files(Path(self.place).expanduser())
+        files = find_files(Path(self.place))
         users: dict[str, str | None] = {}
         stores = 0
         for file in files:
@@ -56,13 +55,15 @@ class Mem0Source:
 
 def _memory(payload: Payload) -> ImportedMemory | Unreadable:
     fields = payload.fields
-    content = text_of(fields.get("data"))
+    content, user = text_of(fields.get("data")), fields.get("user_id")
     if content is None:
         return Unreadable(payload.where, "has no text")
+    if user is not None and text_of(user) is None:
+        return Unreadable(payload.where, "has a user that is no name")
     is_procedure = fields.get("memory_type") == "procedural_memory"
     return ImportedMemory(
         source_id=payload.source_id,
-        user=text_of(fields.get("user_id")),
+        user=text_of(user),
         content=content,
         where=payload.where,
         memory_type=MemoryType.PROCEDURAL if is_procedure else MemoryType.PERSONAL,
@@ -113,13 +114,8 @@ def _history(file: Path, users: dict[str, str | None], *, has_store: bool) -> It
 def _session(scope: str, file: str, rows: Iterator[tuple[object, ...]]) -> Iterator[ImportedItem]:
     """Yield the last messages of one scope of mem0, of which it keeps ten, and those that can't be read."""
     named = dict(part.split("=", 1) for part in scope.split("&") if "=" in part)
-    messages: list[Message] = []
-    for _, source_id, role, content, name, created_at in rows:
-        fields = {"message_id": source_id, "role": role, "content": content, "name": name or None}
-        try:
-            messages.append(Message.model_validate({**fields, "created_at": created_at}))
-        except ValidationError as exc:
-            yield Unreadable(f"{file}, message {source_id}", describe(exc, "message"))
-    if messages:
-        user = named.get("user_id")
-        yield ImportedSession(source_id=scope, user=None if user is None else unquote(user), messages=messages)
+    draft = SessionDraft(file)
+    for _, source_id, *told in rows:
+        role, content, name, at = (text_of(one) for one in told)
+        draft.add(str(source_id), role or "", text_block(content), at, name=name)
+    yield from draft.items(scope, unquote(named["user_id"]) if "user_id" in named else None, "")

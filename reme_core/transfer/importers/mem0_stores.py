@@ -11,11 +11,10 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError
-from reme_core.transfer.importers.foreign_data import foreign_database, has_table, read_json, read_whole
+from reme_core.transfer.importers.foreign_data import foreign_database, has_table, is_own, read_json, read_whole
 from reme_core.transfer.importers.inert_pickle import Inert, as_json, read_inert
 from reme_core.transfer.importers.items import Unreadable
 
-_MAX_FILES = 1000
 _MOST_PARTS = 1 << 22
 _ID_CHARS = 80
 
@@ -45,7 +44,7 @@ def find_files(place: Path) -> list[Path]:
     # As qdrant-client, chromadb and mem0 lay them out, with the folder given, or the one above it.
     patterns = [_HISTORY, "collection/*/storage.sqlite", "chroma.sqlite3", "*.faiss"]
     found = sorted(path for depth in ("", "*/") for pattern in patterns for path in place.glob(depth + pattern))
-    files = [path for path in found[:_MAX_FILES] if path.is_file() and not path.is_symlink() and not _is_mark(path)]
+    files = [path for path in found if is_own(place, path) and not _is_mark(path)]
     if not files:
         msg = f"{str(place)!r} has nothing of mem0: {_WANTED}"
         raise InvalidInputError(msg)
@@ -67,7 +66,8 @@ def payloads(file: Path) -> Iterator[Payload | Unreadable]:
     if file.name == "storage.sqlite":
         yield from _qdrant(file)
     elif file.name == "chroma.sqlite3":
-        yield from _chroma(file)
+        for _, source_id, fields in chroma_rows(file):
+            yield Payload(f"chroma, {source_id}", source_id, fields)
     elif file.suffix == ".faiss":
         yield from _faiss(file)
     elif file.suffix == ".json":
@@ -105,20 +105,22 @@ def _point(where: str, held: object) -> Payload:
     return Payload(where, str(fields.get("id"))[:_ID_CHARS], payload)
 
 
-_CHROMA = """SELECT embedding_id, key, coalesce(string_value, int_value, float_value, bool_value)
+_CHROMA = """SELECT embeddings.id, collections.name, embedding_id, key,
+        coalesce(string_value, int_value, float_value, bool_value)
     FROM embeddings JOIN embedding_metadata ON embedding_metadata.id = embeddings.id
     JOIN segments ON segments.id = embeddings.segment_id JOIN collections ON collections.id = segments.collection
-    ORDER BY embeddings.id, key"""
+    ORDER BY collections.name, embeddings.id, key"""
 
 
-def _chroma(file: Path) -> Iterator[Payload | Unreadable]:
+def chroma_rows(file: Path) -> Iterator[tuple[str, str, dict[str, JsonValue]]]:
+    """Yield collection, id and metadata of what a Chroma database holds (StoreAccessError: it is damaged)."""
     tables = ("embeddings", "embedding_metadata", "segments", "collections")
     with foreign_database(file) as connection:
         if not all(has_table(connection, name) for name in tables):
             return
-        rows = connection.execute(_CHROMA)
-        for source_id, fields in groupby(rows, key=itemgetter(0)):
-            yield Payload(f"chroma, {source_id}", str(source_id), {key: value for _, key, value in fields})
+        # Two collections may have the same id, each with a memory of another user.
+        for (_, group, source_id), fields in groupby(connection.execute(_CHROMA), key=itemgetter(0, 1, 2)):
+            yield str(group), str(source_id), {str(key): value for *_, key, value in fields}
 
 
 def _faiss(file: Path) -> Iterator[Payload | Unreadable]:
@@ -152,8 +154,7 @@ def _told(file: Path) -> Iterator[Payload | Unreadable]:
         where, source_id = f"{file.name}, item {place}", row.get("id") if isinstance(row, dict) else None
         if isinstance(row, dict) and isinstance(source_id, str):
             more = row.get("metadata")
-            yield Payload(
-                where, source_id, {**(more if isinstance(more, dict) else {}), "data": row.get("memory"), **row}
-            )
+            own: dict[str, JsonValue] = {"user_id": None, "data": row.get("memory"), **row}  # before what was noted
+            yield Payload(where, source_id, {**(more if isinstance(more, dict) else {}), **own})
         else:
             yield Unreadable(where, "is no memory with an id")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import cast
 
@@ -23,6 +25,7 @@ SOURCES: Mapping[str, str] = {
 }
 """By name, a module and what it has there that makes an `ImportSource` of a path or URL; it is loaded on first use."""
 
+_NAME_CHARS = 80
 _EXTRAS = {"langchain_core": "langgraph", "langgraph": "langgraph", "ormsgpack": "langgraph"}
 
 
@@ -34,7 +37,9 @@ def open_source(name: str, place: str | Path) -> ImportSource:
         MissingExtraError: It needs a library that is not installed.
     """
     if name not in SOURCES:
-        msg = f"source: wanted one of {', '.join(SOURCES)}, found {name[:80]!r}"
+        near = get_close_matches(name[:_NAME_CHARS].lower(), SOURCES, n=1)
+        meant = f": did you mean {near[0]!r}?" if near else ""
+        msg = f"source: wanted one of {', '.join(SOURCES)}, found {name[:_NAME_CHARS]!r}{meant}"
         raise InvalidInputError(msg)
     module, _, maker = SOURCES[name].partition(":")
     try:
@@ -44,4 +49,4 @@ def open_source(name: str, place: str | Path) -> ImportSource:
         if library not in _EXTRAS:
             raise
         raise MissingExtraError(library=library, extra=_EXTRAS[library], wanted_for=f"importing {name}") from exc
-    return cast("ImportSource", make(str(place)))
+    return cast("ImportSource", make(os.path.expanduser(place)))  # noqa: PTH111  # Path's own has no answer for unknown users

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from pydantic import JsonValue
 from reme_core.errors import InvalidInputError, StoreAccessError
 from reme_core.schema import LineProblem
 from reme_core.text import normalise_content
+from reme_core.transfer.importers.foreign_data import is_own
 from reme_core.transfer.importers.items import ImportedItem, ImportedMemory, ImportedSession, Unreadable
 from reme_core.transfer.importers.session_draft import (
     Blocks,
@@ -44,7 +46,7 @@ class BasicMemoryNotes:
 
     def items(self) -> Iterator[ImportedItem]:
         """Yield the observations, relations and paragraphs; they name no user."""
-        yield from _statements(Path(self.path).expanduser(), TreeKind.BASIC_MEMORY, {})
+        yield from _statements(Path(self.path), TreeKind.BASIC_MEMORY, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,13 @@ class ReMeNotes:
 
     def items(self) -> Iterator[ImportedItem]:
         """Yield the dialogues, then what the notes say; a workspace is of one user, and doesn't name it."""
-        root = Path(self.path).expanduser()
+        root = Path(self.path)
         if not any((root / name).is_dir() for name in ("daily", "digest", "session")):
             msg = f"{str(root)!r} is no workspace of ReMe 0.4: that has daily, digest or session in it"
             raise InvalidInputError(msg)
         said: dict[str, list[str]] = {}
         for file in sorted((root / "session").glob("*/*.jsonl")):
-            if file.parent.name != "dialog" or file.is_symlink():
+            if file.parent.name != "dialog" or not is_own(root, file):
                 yield Unreadable(f"session/{file.parent.name}/{file.name}", "is a copy of what another agent keeps")
                 continue
             for item in _dialogue(file):
@@ -106,8 +108,10 @@ def _memory(statement: TreeStatement, at: datetime | None) -> ImportedMemory:
 def _made_at(page: TreePage, file: Path) -> datetime | None:
     """Return when a page says that it was made, or when its file was changed."""
     try:
-        told = read_moment(page.page.field("created") or page.page.field("date"))
-        return told or datetime.fromtimestamp(file.stat().st_mtime, UTC)
+        with suppress(ValueError):  # what is no time says nothing
+            if told := read_moment(page.page.field("created") or page.page.field("date")):
+                return told
+        return datetime.fromtimestamp(file.stat().st_mtime, UTC)
     except (ValueError, OSError):
         return None
 

@@ -5,7 +5,7 @@ Form: `/api/v1/backup/export` of mem0ai/mem0, openmemory/api/app/routers/backup.
 
 from __future__ import annotations
 
-import zipfile
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +13,9 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError
-from reme_core.transfer.importers.foreign_data import read_json, read_member, read_whole, text_of, time_of
+from reme_core.transfer.importers.foreign_data import text_of, time_of
 from reme_core.transfer.importers.items import ImportedItem, ImportedMemory, Unreadable
+from reme_core.transfer.importers.json_values import read_json_values
 
 _FILE = "memories.json"
 
@@ -32,28 +33,23 @@ class OpenMemorySource:
 
     def items(self) -> Iterator[ImportedItem]:
         """Yield the memories; see `ImportSource.items`."""
-        export = _read(Path(self.place).expanduser())
-        rows = export.get("memories")
-        if not isinstance(rows, list):
-            msg = f"{self.place!r} has no list of memories: wanted the ZIP archive that OpenMemory exports"
-            raise InvalidInputError(msg)
-        owner = export.get("user")
-        user = text_of(owner.get("user_id")) if isinstance(owner, dict) else None
-        names = {**_names(export, "apps"), **_names(export, "categories")}
-        for place, row in enumerate(rows, 1):
-            yield _memory(f"{_FILE}, memory {place}", row, user, names)
+        for found in read_json_values(Path(self.place), re.compile(re.escape(_FILE)), _FILE):
+            if isinstance(found, Unreadable):
+                yield found
+            else:
+                yield from _memories(found[1])
 
 
-def _read(path: Path) -> dict[str, JsonValue]:
-    data = read_member(path, _FILE) if path.is_file() and zipfile.is_zipfile(path) else read_whole(path)
-    try:
-        if data is not None and isinstance(export := read_json(data), dict):
-            return export
-        reason = f"has no {_FILE}"
-    except ValueError as exc:
-        reason = str(exc)
-    msg = f"{str(path)!r} {reason}: wanted the ZIP archive that OpenMemory exports"
-    raise InvalidInputError(msg)
+def _memories(export: JsonValue) -> Iterator[ImportedItem]:
+    rows = export.get("memories") if isinstance(export, dict) else None
+    if not isinstance(export, dict) or not isinstance(rows, list):
+        msg = f"{_FILE} has no list of memories: wanted the ZIP archive that OpenMemory exports"
+        raise InvalidInputError(msg)
+    owner = export.get("user")
+    user = text_of(owner.get("user_id")) if isinstance(owner, dict) else None
+    names = {**_names(export, "apps"), **_names(export, "categories")}
+    for place, row in enumerate(rows, 1):
+        yield _memory(f"{_FILE}, memory {place}", row, user, names)
 
 
 def _names(export: Mapping[str, JsonValue], kind: str) -> dict[JsonValue, str]:

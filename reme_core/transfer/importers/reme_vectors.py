@@ -11,17 +11,15 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 
 from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError, StoreAccessError
 from reme_core.schema import LineProblem, MemoryType
-from reme_core.transfer.importers.foreign_data import foreign_database, has_table
+from reme_core.transfer.importers.foreign_data import is_own, time_of
 from reme_core.transfer.importers.items import ImportedItem, ImportedMemory, Unreadable
-from reme_core.transfer.importers.mem0_stores import payloads
+from reme_core.transfer.importers.mem0_stores import chroma_rows, payloads
 from reme_core.transfer.importers.session_draft import (
     SessionDraft,
     objects_of,
@@ -35,21 +33,11 @@ from reme_core.transfer.legacy_library import translate
 
 _MAX_BYTES = 1 << 24
 _CHROMA, _QDRANT = "chroma.sqlite3", "collection/*/storage.sqlite"
-_TABLES = ("embeddings", "embedding_metadata", "segments", "collections")
 _DOCUMENT = "chroma:document"
 _STORES = ("vector_store", "profile")
 _PROFILE = "profile"
 _SHARED = ("memory_type", "time_created", "time_modified", "author", "score")
 _OF_0_3 = ("memory_target", "message_time", "ref_memory_id")
-_ROWS = """
-    SELECT collections.name, embeddings.embedding_id, item.key,
-           coalesce(item.string_value, item.int_value, item.float_value, item.bool_value)
-    FROM embeddings
-    JOIN segments ON segments.id = embeddings.segment_id
-    JOIN collections ON collections.id = segments.collection
-    JOIN embedding_metadata AS item ON item.id = embeddings.id
-    ORDER BY collections.name, embeddings.id
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +67,7 @@ class ReMeVectors:
     def items(self) -> Iterator[ImportedItem]:
         """Yield the dialogues, then the memories; users are workspaces (0.2), or whom personal memories are about."""
         dialogues: dict[str, _Dialogue] = defaultdict(_Dialogue)
-        for record in _records(Path(self.path).expanduser()):
+        for record in _records(Path(self.path)):
             if isinstance(record, Unreadable):
                 yield record
             elif _is_dialogue(record):
@@ -87,7 +75,7 @@ class ReMeVectors:
             elif ref := text_of(record.fields, "ref_memory_id"):
                 dialogues[ref].users.add(_user(record))
         for wants_dialogues in (True, False):
-            for record in _records(Path(self.path).expanduser()):
+            for record in _records(Path(self.path)):
                 if isinstance(record, Unreadable) or _is_dialogue(record) != wants_dialogues:
                     continue
                 yield from _dialogue(record, dialogues) if wants_dialogues else _memory(record, dialogues)
@@ -113,7 +101,7 @@ def _files(root: Path) -> list[Path]:
         databases = [*folder.glob(_CHROMA), *folder.glob(_QDRANT)]
         texts = (file for pattern in ("*.jsonl", "*.json", "*/*.json") for file in folder.glob(pattern))
         found += sorted(databases or (file for file in texts if file != root / _PROFILE / "metadata.json"))
-    return [file for file in found if file.is_file() and not file.is_symlink()]
+    return [file for file in found if is_own(root, file)]
 
 
 def _lines(file: Path) -> Iterator[_Record | Unreadable]:
@@ -138,11 +126,8 @@ def _node(file: Path) -> Iterator[_Record | Unreadable]:
 
 
 def _chroma(file: Path) -> Iterator[_Record]:
-    with foreign_database(file) as connection:
-        if not all(has_table(connection, name) for name in _TABLES):
-            return
-        for (group, key), rows in groupby(connection.execute(_ROWS), key=itemgetter(0, 1)):
-            yield _embedded(group, key, {name: value for _, _, name, value in rows})
+    for group, key, fields in chroma_rows(file):
+        yield _embedded(group, key, fields)
 
 
 def _qdrant(file: Path) -> Iterator[_Record | Unreadable]:
@@ -219,7 +204,8 @@ def _dialogue(record: _Record, dialogues: Mapping[str, _Dialogue]) -> Iterator[I
         calls = message.get("tool_calls")
         draft.add(str(place), role, blocks + (other_block("tool_calls", calls) if calls else []), at, name=name or None)
     if not draft.messages and not draft.problems:
-        draft.add("0", "user", text_block(record.fields.get("content")), record.fields.get("time_created"))
+        # A transcript of all who spoke: trusted as the least of them.
+        draft.add("0", "assistant", text_block(record.fields.get("content")), record.fields.get("time_created"))
     yield from draft.items(key, next(iter(users)) if len(users) == 1 else None, "")
 
 
@@ -253,8 +239,8 @@ def _memory(record: _Record, dialogues: Mapping[str, _Dialogue]) -> Iterator[Imp
         memory_target=text_of(made, "memory_target") if is_older else "self" if user else about or "self",
         when_to_use=when,
         observed_at=observed_at,
-        created_at=read_moment(made.get("created_at")),
-        updated_at=read_moment(made.get("updated_at")),
+        created_at=time_of(made.get("created_at")),
+        updated_at=time_of(made.get("updated_at")),
         said_in=[(ref, said)] if said else [],
         metadata=_with_author(made.get("metadata"), text_of(made, "author")),
         fields={name: made[name] for name in ("importance", "confidence", "freq", "utility") if name in made},

@@ -86,10 +86,9 @@ def branch_to(last: str, parents: Mapping[str, str | None]) -> list[str]:
 
 @dataclass(slots=True)
 class SessionDraft:
-    """One conversation: where it stands, since when (for messages that bear no time), and what was found so far."""
+    """One conversation: where it stands, and what was found so far."""
 
     where: str
-    since: datetime | None = None
     messages: list[Message] = field(default_factory=list)
     problems: list[Unreadable] = field(default_factory=list)
 
@@ -115,8 +114,6 @@ class SessionDraft:
         except ValueError as exc:
             moment = None
             self.problems.append(Unreadable(where, f"its time is none ({exc}): it has that of the message before it"))
-        if moment is None and not self.messages:
-            moment = self.since
         if moment is not None:
             fields["created_at"] = moment
         try:

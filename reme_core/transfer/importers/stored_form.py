@@ -35,7 +35,9 @@ def stored_messages(source: str, item: ImportedSession, now: datetime) -> Iterat
     for place, message in enumerate(item.messages):
         said_at = message.created_at if _is_dated(message) else said_at
         key = message.message_id if "message_id" in message.model_fields_set else ""
-        key = str(place) if not key or key in seen else key
+        key = key if key and key not in seen else str(place)
+        while key in seen:  # an id of another one may look like a place
+            key = f"{key}+"
         seen.add(key)
         told: dict[str, JsonValue] = {"imported_from": source, "source_id": key, "source_session": item.source_id}
         titled: dict[str, JsonValue] = {"title": item.title} if item.title else {}
@@ -68,7 +70,8 @@ def stored_memory(source: str, item: ImportedMemory, scope: Scope, now: datetime
     about = target(item.memory_type, item.memory_target)
     created_at = item.created_at or now
     observed_at = item.observed_at or created_at
-    for name, moment in (("observed_at", observed_at), ("created_at", created_at)):
+    updated_at = max(item.updated_at or created_at, created_at)
+    for name, moment in (("observed_at", observed_at), ("created_at", created_at), ("updated_at", updated_at)):
         check_time_not_future(moment, name, now)
     return Memory.model_validate(
         {
@@ -84,7 +87,7 @@ def stored_memory(source: str, item: ImportedMemory, scope: Scope, now: datetime
             "valid_from": item.valid_from,
             "valid_to": item.valid_to,
             "created_at": created_at,
-            "updated_at": max(item.updated_at or created_at, created_at),
+            "updated_at": updated_at,
             "superseded_by": None if item.superseded_by is None else _memory_id(source, item.superseded_by),
             "author": item.author or source,
             "sources": [_source(source, session, ids) for session, ids in item.said_in],

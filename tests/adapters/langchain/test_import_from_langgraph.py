@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import ormsgpack
 import pytest
 from langchain_core.messages import HumanMessage
 
@@ -75,6 +76,29 @@ async def test_a_damaged_checkpoint_costs_that_checkpoint(memory: ReMe, written:
     assert "is damaged" in report.unreadable[0].reason
 
 
+@pytest.mark.parametrize(
+    "change", ["type = 'pickle'", "checkpoint = x'80'", "checkpoint = x'c0'", "metadata = '[]'", "metadata = '{'"]
+)
+async def test_no_damage_costs_more_than_its_checkpoints(memory: ReMe, written: Path, change: str) -> None:
+    with closing(sqlite3.connect(written / "threads.db")) as connection:
+        connection.execute(f"UPDATE checkpoints SET {change} WHERE thread_id = 'trip'")  # noqa: S608
+        connection.commit()
+    report = await memory.import_from("langgraph", written / "threads.db", user_id="ann")
+    assert report.sessions == 1
+    assert {item.where.partition(",")[0] for item in report.unreadable} == {"thread 'trip'"}
+
+
+async def test_a_thread_of_several_users_goes_to_none_of_them(memory: ReMe, written: Path) -> None:
+    with closing(sqlite3.connect(written / "threads.db")) as connection:
+        last = "thread_id = 'trip' AND CAST(metadata AS TEXT) LIKE '%\"step\": 4%'"
+        changed = "CAST(replace(CAST(metadata AS TEXT), '\"ann\"', '\"bob\"') AS BLOB)"
+        connection.execute(f"UPDATE checkpoints SET metadata = {changed} WHERE {last}")  # noqa: S608
+        connection.commit()
+    report = await memory.import_from("langgraph", written / "threads.db", every_user=True, user_id="emma")
+    assert [(user.source_user, user.sessions) for user in report.users] == [(None, 1)]
+    assert "its runs name 2 users" in report.unreadable[0].reason
+
+
 async def test_a_thread_without_messages_is_told(memory: ReMe, written: Path) -> None:
     from reme_langchain.importing.threads import LangGraphThreads
 
@@ -130,10 +154,29 @@ def test_threads_of_a_sqlite_saver_go_on_with_ours(written: Path, tmp_path: Path
     assert "9 were there" in capsys.readouterr().out
 
 
+def test_a_dry_run_makes_nothing_and_calls_no_function_that_a_checkpoint_names(
+    written: Path, tmp_path: Path, capsys: Any
+) -> None:
+    made = ormsgpack.Ext(0, ormsgpack.packb(("os", "mkdir", str(tmp_path / "called"))))
+    held = {"v": 4, "ts": "2025-01-01T00:00:00Z", "id": "x", "channel_values": {"a": made}}
+    with closing(sqlite3.connect(written / "threads.db")) as connection:
+        packed = ormsgpack.packb({**held, "channel_versions": {}, "versions_seen": {}})
+        connection.execute("UPDATE checkpoints SET checkpoint = ?", (packed,))
+        connection.commit()
+    assert move_threads([str(written / "threads.db"), str(tmp_path / "ours"), "--dry-run"]) == 1
+    assert "holds a os.mkdir" in capsys.readouterr().err
+    assert move_items([str(written / "store.db"), str(tmp_path / "ours"), "--dry-run"]) == 0
+    assert not (tmp_path / "ours").exists()
+    assert not (tmp_path / "called").exists()
+
+
 async def test_files_of_something_else_are_refused(memory: ReMe, written: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="no table `store`"):
         await memory.import_from("langmem", written / "threads.db", every_user=True)
     with pytest.raises(ConfigurationError, match="no checkpoints of SqliteSaver"):
         await memory.import_from("langgraph", written / "store.db", every_user=True)
+    with pytest.raises(ConfigurationError) as told:
+        await memory.import_from("langgraph", "postgresql+psycopg://ann:secret@localhost:1/x", every_user=True)
+    assert "secret" not in str(told.value)
     with pytest.raises(StoreAccessError, match=r"nowhere\.db"):
         await memory.import_from("langmem", tmp_path / "nowhere.db", every_user=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -92,6 +93,7 @@ def test_locomo_is_read_as_published(tmp_path: Path) -> None:
         ("D2:4 - D2:6", ["D2:4", "D2:5", "D2:6"]),
         ("D2:4-D3:1", ["D2:4", "D3:1"]),
         ("D", []),
+        ("D1:1-999999999999", ["D1:1"]),
     ],
 )
 def test_a_label_is_read_however_it_is_written(text: str, told: list[str]) -> None:
@@ -189,6 +191,20 @@ def test_beam_is_read_as_in_its_repository_and_as_its_script_downloads_it(tmp_pa
     assert asked["beam-7/instruction_following/0"].gold == "should say: rain"
 
 
+@pytest.mark.parametrize("marker", [" ->-> 1,1", " ->-> 2,N/A", "\n->-> 5,14)", "->-> 2,22, 24\n", " ->->"])
+def test_what_the_generator_of_beam_left_is_no_part_of_a_message(tmp_path: Path, marker: str) -> None:
+    beam(tmp_path / "1", [{"turns": [[said(0, "user", f"f(x) -> 2, N/A?{marker}")]]}])
+    assert read("beam-100k", tmp_path)[0].turns[0].text == "f(x) -> 2, N/A?"
+
+
+def test_a_batch_of_beam_begins_on_its_own_day_where_its_first_message_has_none(tmp_path: Path) -> None:
+    days = [{"time_anchor": "March-15-2024", "turns": [[said(0, "user", "Hi."), said(1, "user", "Yes.")]]}]
+    days += [{"time_anchor": "March-15-2024", "turns": [[said(2, "user", "Late.", "April-05-2024")]]}]
+    beam(tmp_path / "1", days)
+    times = [turn.created_at for turn in read("beam-500k", tmp_path)[0].turns]
+    assert times == ["2024-03-15T00:01:00", "2024-03-15T00:02:00", "2024-04-05T00:01:00"]
+
+
 def test_beam_reads_chats_by_number_and_the_cut_one_where_there_are_two(tmp_path: Path) -> None:
     for number in ("10", "2"):
         beam(tmp_path / number, [{"batch_number": 1, "turns": BATCHES[0]}])
@@ -265,14 +281,16 @@ def test_halumem_counts_the_session_that_a_memory_comes_of(tmp_path: Path) -> No
             session(1, ["I live in Rome.", "Nice."], [old], []),
             session(2, ["I moved to Oslo!", "Cold."], [new], [update, premise, never]),
             {"dialogue": session(3, ["2+2?", "4"], [], [])["dialogue"], "is_generated_qa_session": True},
+            {"dialogue": [{"role": "user", "content": "Of no time."}], "is_generated_qa_session": True},
         ],
     }
     path = tmp_path / "HaluMem-Medium.jsonl"
     path.write_text(f"{json.dumps(user)}\n{json.dumps({**user, 'uuid': 'v'})}\n")
     first, second = read("halumem", path)
-    assert (second.name, len(first.turns)) == ("v", 6)
+    assert (second.name, len(first.turns), first.turns[-1].created_at) == ("v", 7, None)
     asked, conflict, boundary = first.questions
     assert (conflict.change, list(conflict.evidence)) == (None, ["u/1"])
+    assert asked.asked_at == "2025-12-03T06:11:23"
     # Of the memory, the words that its session says.
     assert dict(asked.evidence) == {"u/0": "lives Rome.", "u/1": "moved Oslo."}
     assert asked.labels(["u/1:1", "u/2:0"]) == ["u/1", "u/2:0"]
@@ -294,6 +312,69 @@ def test_a_file_that_is_cut_off_or_empty_is_refused(tmp_path: Path, content: str
     path.write_text(content)
     with pytest.raises(WrongFileError, match=r"no JSON|no conversation"):
         read("locomo", path)
+
+
+def test_sessions_go_by_their_number_however_it_is_written(tmp_path: Path) -> None:
+    chat = {f"session_{name}": [{"speaker": "A", "dia_id": f"D{int(name)}:1", "text": name}] for name in ("10", "02")}
+    [talk] = read("locomo", written(tmp_path / "l.json", [{"sample_id": "1", "conversation": chat, "qa": []}]))
+    assert [turn.text for turn in talk.turns] == ["02", "10"]
+
+
+MESSAGES = [{"message_id": name, "role": "user", "content": name} for name in "ab"]
+QUESTIONS = [{"question": "?", "evidence": [name]} for name in "ab"]
+OWN = {"sessions": [{"session_id": "s", "messages": MESSAGES}], "questions": QUESTIONS}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("own", [OWN, {"user_id": "0", **OWN}], "two conversations '0'"),
+        ("own", [{**OWN, "sessions": OWN["sessions"] * 2}], "2 messages with the id '0/a'"),
+        ("own", [{**OWN, "questions": [*QUESTIONS, {**QUESTIONS[0], "question_id": "1"}]}], "2 questions"),
+        ("locomo", [LOCOMO, LOCOMO], "two conversations 'conv-1'"),
+    ],
+)
+def test_names_that_repeat_are_refused_since_labels_go_by_them(
+    tmp_path: Path, name: str, content: Any, found: str
+) -> None:
+    with pytest.raises(WrongFileError, match=found):
+        read(name, written(tmp_path / "file.json", content))
+
+
+@pytest.mark.parametrize("name", ["own", "locomo", "halumem", "realtalk"])
+def test_a_file_nested_beyond_reason_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "deep.json"
+    path.write_text('{"a":' * 50_000)
+    with pytest.raises(WrongFileError, match=r"no JSON|recursion"):
+        read(name, path)
+
+
+def test_a_mark_of_the_byte_order_before_a_file_is_passed_over(tmp_path: Path) -> None:
+    for name, content in (("own", OWN), ("locomo", [LOCOMO]), ("realtalk", REALTALK)):
+        path = tmp_path / "file.json"
+        path.write_text(json.dumps(content), encoding="utf-8-sig")
+        assert len(read(name, path)) == 1
+
+
+class Pieces(io.StringIO):
+    """A text that counts what is read of it."""
+
+    def read(self, size: int | None = -1) -> str:
+        text = super().read(size)
+        assert self.tell() < 100, "read on"
+        return text
+
+
+@pytest.mark.parametrize("text", ['[{"text": "a"} no JSON', '[{"text": "never closed', "[" + '{"text": "a"}' * 3 + "]"])
+def test_of_another_file_no_more_is_read_than_tells_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
+    monkeypatch.setattr(source, "_CHUNK", 8)
+    monkeypatch.setattr(source, "_LONGEST", 20)
+    monkeypatch.setattr(Path, "open", lambda *_, **__: Pieces(text + " more" * 1000))
+    items = source.json_items(tmp_path / "large.json", Item)
+    with pytest.raises(ValueError, match=r"Expecting|more than 20 characters"):
+        list(items)
 
 
 def test_a_time_in_another_form_is_named(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from reme_bench import runner
-from reme_bench.datasets import SOURCES, load
+from reme_bench.datasets import SOURCES, WrongFileError, load
 from reme_bench.evidence import Found, Question, figures_of, recall_at, tokens_to
 from reme_bench.results import Marks, Results, ResultsFileError, Row, System
 from reme_bench.summary import ABSTENTION, auroc_interval, merged, summarised
@@ -74,13 +74,23 @@ async def test_systems_and_baselines_are_measured_over_one_file(talk: Path) -> N
     assert "reme, with vectors" in results_table(results)
 
 
+async def test_a_conversation_in_which_nothing_is_said_is_measured_too(tmp_path: Path) -> None:
+    path = tmp_path / "talk.json"
+    path.write_text(json.dumps({"sessions": [], "questions": [{"question": "?", "category": "5", "evidence": []}]}))
+    results = await runner.run(load(SOURCES["own"], path), embedder=HashedEmbedder())
+    assert [row.ids for row in results.rows] == [()] * 5
+
+
 async def test_a_model_costs_calls_and_tokens(talk: Path) -> None:
     nothing = [json.dumps({"facts": []})] * 3
-    results = await runner.run(load(SOURCES["own"], talk), llm=ScriptedChatModel(nothing))
+    llm = ScriptedChatModel(nothing)
+    results = await runner.run(load(SOURCES["own"], talk), embedder=HashedEmbedder(), llm=llm)
     system = next(system for system in results.systems if system.name == "reme, with a model")
     assert system.model_calls == 3
     assert system.prompt_tokens > 0
     assert results.systems[0].model_calls == 0
+    # The system before it had the same texts embedded.
+    assert [missing.what for missing in system.not_measured] == ["embedding in its times"]
 
 
 def test_the_command_writes_the_file_and_tells_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,6 +106,8 @@ def test_the_command_writes_the_file_and_tells_the_table(tmp_path: Path, capsys:
     path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
     with pytest.raises(ResultsFileError, match="version"):
         Results.read(path)
+    with pytest.raises(ResultsFileError, match="can't be read: Is a directory"):
+        Results.read(tmp_path)
 
 
 def test_the_command_names_the_sets_and_refuses_others(talk: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,6 +120,90 @@ def test_the_command_names_the_sets_and_refuses_others(talk: Path, capsys: pytes
     assert main(["bench", "fly"]) == ExitCode.BAD_INPUT
     assert main(["bench", "run", "own", str(talk), "--no-embedding", "--with-model"]) == ExitCode.BAD_INPUT
     assert "REME_LLM_MODEL" in capsys.readouterr().err
+
+
+def test_a_database_that_the_environment_names_is_not_written_into(
+    talk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("REME_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/production")
+    assert main(["bench", "run", "own", str(talk), "--no-embedding"]) == ExitCode.DONE
+    assert "BM25" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "told"),
+    [
+        (KeyboardInterrupt(), ExitCode.INTERRUPTED, "reme: interrupted"),
+        (OSError(28, "No space left on device"), ExitCode.UNEXPECTED, "reme: unexpected OSError: "),
+    ],
+)
+def test_what_ends_a_run_is_one_line_and_an_exit_code(
+    talk: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    raised: BaseException,
+    code: ExitCode,
+    told: str,
+) -> None:
+    async def fails(*_: Any, **__: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr(runner, "run", fails)
+    assert main(["bench", "run", "own", str(talk), "--no-embedding"]) == code
+    assert capsys.readouterr().err.splitlines()[-1].startswith(told)
+
+
+async def test_a_question_is_asked_at_the_date_of_its_data_set_and_not_today(tmp_path: Path) -> None:
+    told = [("04", "Aunt Mary came for tea."), ("11", "The boiler broke down."), ("18", "Nothing new.")]
+    instance = {
+        "question_id": "q",
+        "question_type": "temporal-reasoning",
+        "question": "What happened last week?",
+        "answer": "the boiler",
+        "question_date": "2023/05/18 (Thu) 12:00",
+        "haystack_dates": [f"2023/05/{day} (Thu) 10:00" for day, _ in told],
+        "haystack_session_ids": [day for day, _ in told],
+        "haystack_sessions": [[{"role": "user", "content": text, "has_answer": day == "11"}] for day, text in told],
+        "answer_session_ids": ["11"],
+    }
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps([instance]))
+    results = await runner.run(load(SOURCES["longmemeval"], path))
+    assert rows_of(results, "reme, words alone")[0].ids == ("q/1:0",)
+
+
+def test_nothing_is_measured_that_could_not_be_kept(
+    talk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (tmp_path, tmp_path / "nowhere" / "results.json"):
+        assert main(["bench", "run", "own", str(talk), "--no-embedding", "--json", str(path)]) == ExitCode.BAD_INPUT
+        told = capsys.readouterr().err
+        assert "can't be written" in told
+        assert "words alone" not in told
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--vectors", __file__), "--vectors goes with --minilm"),
+        (("--minilm", sys.executable, "--no-embedding"), "not with --no-embedding"),
+        (("--minilm", "nowhere/python"), "does not exist"),
+    ],
+)
+def test_options_that_would_be_passed_over_are_refused(
+    talk: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], told: str
+) -> None:
+    assert main(["bench", "run", "own", str(talk), *options]) == ExitCode.BAD_INPUT
+    assert told in capsys.readouterr().err
+
+
+async def test_a_file_is_read_to_its_end_before_anything_is_measured(tmp_path: Path) -> None:
+    chat = {"session_1": [{"speaker": "A", "dia_id": "D1:1", "text": "Hello there."}]}
+    path, told = tmp_path / "locomo10.json", list[str]()
+    path.write_text(json.dumps([{"sample_id": "1", "conversation": chat, "qa": []}])[:-1] + ', {"sample_id": ')
+    with pytest.raises(WrongFileError):
+        await runner.run(load(SOURCES["locomo"], path), tell=told.append)
+    assert told == []
 
 
 def without_bench(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from reme_core.cli.transcripts import MAX_TOOL_CHARS, Transcript
 from reme_core.schema import Hit
 from reme_core.schema.hits import found_text
 from tests.support import transcripts
+from tests.support.forked_program import ForkedProgram
 from tests.support.transcripts import SAID, SESSION, write
 from tests.unit.cli.conftest import Reme, Remy
 from tests.unit.cli.test_errors import environment, program
@@ -311,13 +312,15 @@ def test_the_help_of_the_program_lists_both_commands_and_each_has_its_own(reme: 
 
 def test_killed_while_capturing_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     path = write(tmp_path / "t.jsonl", [user(f"text {number}", f"u-{number}") for number in range(3_000)])
-    command = [*program(), "capture", "--transcript", str(path), "--user", "ana"]
-    child = subprocess.Popen(command, cwd=tmp_path, env=environment())
+    command = ["capture", "--transcript", str(path), "--user", "ana"]
+    child = ForkedProgram(command, tmp_path, environment())
     while not (tmp_path / ".reme" / "memory.db").exists() and child.poll() is None:
         pass
     child.kill()
-    child.wait()
-    subprocess.run(command, cwd=tmp_path, env=environment(), check=True, capture_output=True)
+    child.communicate(timeout=60)
+    again = ForkedProgram(command, tmp_path, environment())
+    again.communicate(timeout=60)
+    assert again.returncode == 0
     with ReMe.sync(working_dir=tmp_path / ".reme", llm=None, embedding=None) as memory:
         page = memory.find_messages(user_id="ana", session_id=SESSION, limit=5_000)
     assert [item.message.text for item in page.messages] == [f"text {number}" for number in range(3_000)]

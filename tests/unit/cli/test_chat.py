@@ -6,19 +6,19 @@ import os
 import pty
 import re
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
 from reme_core.cli import ExitCode
+from tests.support.forked_program import ForkedProgram, in_interpreter
 from tests.support.openai_server import WAIT_S, Completion, Handler, Hold, Request, Status
 from tests.unit.cli.conftest import Reme, Remy
-from tests.unit.cli.test_errors import environment, program
+from tests.unit.cli.test_errors import environment
 
 
 @pytest.fixture
@@ -31,14 +31,12 @@ def tea(reme: Reme, remy: Remy) -> str:
 
 
 @pytest.fixture
-def start(tmp_path: Path, remy: Remy) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Start `reme chat` as a program of its own; what still runs at the end is killed."""
-    children: list[subprocess.Popen[bytes]] = []
+def start(tmp_path: Path, remy: Remy) -> Iterator[Callable[..., ForkedProgram]]:
+    """Start `reme chat` as a process of its own; what still runs at the end is killed."""
+    children: list[ForkedProgram] = []
 
-    def begin(*arguments: str, stdin: int | IO[Any] = subprocess.PIPE, **more: str) -> subprocess.Popen[bytes]:
-        command = program("chat", *arguments)
-        output = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        children.append(subprocess.Popen(command, cwd=tmp_path, env=environment(**more), stdin=stdin, **output))
+    def begin(*arguments: str, program: Any = ForkedProgram, stdin: Any = None, **more: str) -> ForkedProgram:
+        children.append(program(["chat", *arguments], tmp_path, environment(**more), stdin=stdin))
         return children[-1]
 
     yield begin
@@ -82,9 +80,7 @@ class HeldStream:
         yield {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 
 
-def test_an_answer_is_shown_while_the_model_still_writes_it(
-    start: Callable[..., subprocess.Popen[bytes]], remy: Remy
-) -> None:
+def test_an_answer_is_shown_while_the_model_still_writes_it(start: Callable[..., ForkedProgram], remy: Remy) -> None:
     held = HeldStream("The first half", " and the second.")
     remy.replies(held)
     child = start()
@@ -275,9 +271,7 @@ def test_what_fails_in_the_background_is_told_at_the_end_and_waits(reme: Reme, r
     assert "Ana likes green tea" in reme("list").out
 
 
-def test_the_end_says_what_it_is_still_doing(
-    reme: Reme, remy: Remy, start: Callable[..., subprocess.Popen[bytes]]
-) -> None:
+def test_the_end_says_what_it_is_still_doing(reme: Reme, remy: Remy, start: Callable[..., ForkedProgram]) -> None:
     remy.replied["facts"] = hold = Hold(Completion(text='{"facts": []}'))
     child = start("--session", "s1")
     assert child.stdin is not None
@@ -294,7 +288,7 @@ def test_the_end_says_what_it_is_still_doing(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
 def test_what_was_answered_outlives_an_interrupt(
-    reme: Reme, remy: Remy, start: Callable[..., subprocess.Popen[bytes]], number: signal.Signals
+    reme: Reme, remy: Remy, start: Callable[..., ForkedProgram], number: signal.Signals
 ) -> None:
     remy.replied["facts"] = Hold()
     child = start("--session", "s1")
@@ -323,7 +317,7 @@ def test_what_was_answered_outlives_an_interrupt(
 
 
 def test_ctrl_c_at_the_end_leaves_the_work_to_the_next_start(
-    reme: Reme, remy: Remy, start: Callable[..., subprocess.Popen[bytes]]
+    reme: Reme, remy: Remy, start: Callable[..., ForkedProgram]
 ) -> None:
     remy.replied["facts"] = Hold()
     child = start()
@@ -345,9 +339,7 @@ def test_ctrl_c_at_the_end_leaves_the_work_to_the_next_start(
     assert "Ana likes green tea" in reme("list").out
 
 
-def test_a_real_terminal_prompts_and_its_ctrl_d_ends_the_talk(
-    remy: Remy, start: Callable[..., subprocess.Popen[bytes]]
-) -> None:
+def test_a_real_terminal_prompts_and_its_ctrl_d_ends_the_talk(remy: Remy, start: Callable[..., ForkedProgram]) -> None:
     keyboard, terminal = pty.openpty()
     with os.fdopen(keyboard, "wb", buffering=0) as typing, os.fdopen(terminal, "rb", buffering=0) as screen:
         child = start(stdin=screen)
@@ -361,10 +353,10 @@ def test_a_real_terminal_prompts_and_its_ctrl_d_ends_the_talk(
 
 
 def test_any_terminal_shows_any_answer_and_nothing_of_it_is_obeyed(
-    remy: Remy, start: Callable[..., subprocess.Popen[bytes]]
+    remy: Remy, start: Callable[..., ForkedProgram]
 ) -> None:
     remy.replied["chat"] = Completion(text="你好 \x1b[31mred\x07 [bold]é")
-    child = start(PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    child = start(program=in_interpreter, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     out, err = child.communicate(b"what is /this?\n")
     assert child.returncode == 0, err
     assert out == b"\\u4f60\\u597d \\x1b[31mred\\x07 [bold]\\xe9\n"
@@ -377,8 +369,8 @@ def test_a_line_that_is_no_text_is_refused_and_the_next_one_answered(reme: Reme,
     assert remy.count_of("chat") == 1
 
 
-def test_a_closed_pipe_ends_the_talk_quietly(start: Callable[..., subprocess.Popen[bytes]]) -> None:
-    child = start()
+def test_a_closed_pipe_ends_the_talk_quietly(start: Callable[..., ForkedProgram]) -> None:
+    child = start(program=in_interpreter)
     assert child.stdout is not None
     child.stdout.close()
     child.stdout = None

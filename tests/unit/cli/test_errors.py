@@ -311,8 +311,8 @@ def test_the_package_is_a_program_of_its_own(tmp_path: Path) -> None:
     assert done.returncode == 3
 
 
-def test_a_pipe_that_is_closed_ends_quietly(tmp_path: Path) -> None:
-    subprocess.run(program("add", "x"), cwd=tmp_path, env=environment(), check=True, capture_output=True)
+def test_a_pipe_that_is_closed_ends_quietly(reme: Reme, tmp_path: Path) -> None:
+    assert reme("add", "x").code == 0
     reading, writing = os.pipe()
     os.close(reading)
     for arguments in (("list",), ("list", "--json"), ("--help",), ("watch", "--since", "1h", "--json")):

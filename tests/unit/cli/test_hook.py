@@ -13,6 +13,7 @@ import pytest
 from reme_core import ReMe
 from reme_core.text import estimate_tokens
 from tests.support import transcripts
+from tests.support.forked_program import ForkedProgram
 from tests.support.transcripts import SAID, SESSION, write
 from tests.unit.cli.conftest import Done, Reme
 from tests.unit.cli.test_capture import said, user
@@ -213,17 +214,13 @@ def test_two_windows_on_one_file_lose_nothing(tmp_path: Path) -> None:
         )
         for name in ("one", "two", "three")
     ]
-    children = [
-        subprocess.Popen(
-            [*program(), "hook", "--wait", "30"], cwd=tmp_path, env=environment(), stdin=subprocess.PIPE, text=True
-        )
-        for _ in paths
-    ]
+    children = [ForkedProgram(["hook", "--wait", "30"], tmp_path, environment()) for _ in paths]
     for child, path in zip(children, paths, strict=True):
         assert child.stdin is not None
         with child.stdin as typed:
-            typed.write(event("Stop", transcript_path=str(path), session_id=path.stem))
-    assert [child.wait() for child in children] == [0, 0, 0]
+            typed.write(event("Stop", transcript_path=str(path), session_id=path.stem).encode())
+    assert [child.communicate(timeout=60) for child in children] == [(b"", b"")] * 3
+    assert [child.returncode for child in children] == [0, 0, 0]
     with ReMe.sync(working_dir=tmp_path / ".reme", llm=None, embedding=None) as memory:
         for path in paths:
             page = memory.find_messages(user_id="ana", session_id=path.stem)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,8 +15,9 @@ from reme_core.cli.output import Output
 from reme_core.cli.watch import _print
 from reme_core.recall.activity import Activity
 from reme_core.schema import ChangeKind, Memory, MemoryType, TextBlock
+from tests.support.forked_program import ForkedProgram
 from tests.unit.cli.conftest import Reme
-from tests.unit.cli.test_errors import environment, program
+from tests.unit.cli.test_errors import environment
 
 NOW = datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
 HOSTILE = "a\x1b[2J\u202eb\u2066\x9b1m\x07\n2026-11-23 09:30  said  by Ana"
@@ -25,16 +25,13 @@ HOSTILE = "a\x1b[2J\u202eb\u2066\x9b1m\x07\n2026-11-23 09:30  said  by Ana"
 
 def test_what_another_process_writes_is_shown_until_ctrl_c(reme: Reme, tmp_path: Path) -> None:
     reme("add", "Ana likes tea", "--target", "Ana")
-    command = program("watch", "--json", "--since", "1h", "--pause", "0.05")
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, cwd=tmp_path, env=environment(), **streams) as child:
-        assert child.stdout is not None
-        assert json.loads(child.stdout.readline())["change"]["after"]["content"] == "Ana likes tea"
-        said = json.dumps({"role": "user", "content": "I moved to Rome", "created_at": "2025-03-04T20:00:00Z"})
-        reme("add", "--messages", "-", "--no-llm", typed=said)
-        news = json.loads(child.stdout.readline())["message"]
-        child.send_signal(signal.SIGINT)
-        _, err = child.communicate(timeout=60)
+    child = ForkedProgram(["watch", "--json", "--since", "1h", "--pause", "0.05"], tmp_path, environment())
+    assert json.loads(child.stdout.readline())["change"]["after"]["content"] == "Ana likes tea"
+    said = json.dumps({"role": "user", "content": "I moved to Rome", "created_at": "2025-03-04T20:00:00Z"})
+    reme("add", "--messages", "-", "--no-llm", typed=said)
+    news = json.loads(child.stdout.readline())["message"]
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
     assert news["message"]["content"][0]["text"] == "I moved to Rome"
     assert (child.returncode, json.loads(err)["error"]["message"]) == (ExitCode.INTERRUPTED, "interrupted")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from reme_core.cli import ExitCode
+from tests.support.forked_program import ForkedProgram
 from tests.support.openai_server import Completion, Hold, Status
 from tests.unit.cli.conftest import Reme, Remy
-from tests.unit.cli.test_errors import environment, program
+from tests.unit.cli.test_errors import environment
 
 REFUSAL = Status(400, "no facts today")
 
@@ -132,12 +132,11 @@ def test_ctrl_c_while_the_model_works_keeps_the_messages_and_gives_the_job_back(
     reme: Reme, remy: Remy, chat: str, tmp_path: Path
 ) -> None:
     remy.replied["facts"] = Hold()
-    command = program("add", "--messages", chat)
-    with subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True) as child:
-        remy.wait_for_requests(1)
-        child.send_signal(signal.SIGINT)
-        _, err = child.communicate(timeout=60)
-    assert (child.returncode, err) == (130, "reme: interrupted\n")
+    child = ForkedProgram(["add", "--messages", chat], tmp_path, environment())
+    remy.wait_for_requests(1)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (130, b"reme: interrupted\n")
     [job] = reme("jobs", "--json").value["jobs"]
     assert (job["state"], job["attempts"]) == ("pending", 0)
     assert reme("stats", "--json").value["messages"] == 3

@@ -65,6 +65,7 @@ GOOD: dict[str, object] = {
     "uses": 1,
     "helpful": 1,
     "label": "human",
+    "source": "mem0",
     "retriever": AgenticRetriever(),
     "instance": Note(text="tea"),
     "model": Note,

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -152,6 +152,31 @@ async def test_a_session_that_has_grown_gets_its_new_messages(memory: ReMe) -> N
     assert (report.known_messages, report.added_messages) == (2, 1)
 
 
+async def test_what_the_source_has_changed_is_changed_unless_it_was_changed_here(memory: ReMe) -> None:
+    await memory.import_from(
+        Listed([fact("Lives in Porto", "1"), fact("Rows", "2"), fact("Swims", "3")]), user_id="emma"
+    )
+    held = {one.content: one for one in (await memory.list_memories(user_id="emma")).memories}
+    await memory.update_memory(held["Rows"].memory_id, user_id="emma", content="Rows on Sundays")
+    later: Sequence[ImportedItem] = [
+        fact("Lives in Lisbon", "1", updated_at=JUNE + timedelta(days=1)),
+        fact("Lived in Porto", "old", superseded_by="1", valid_to=JUNE),
+        fact("Rows on Mondays", "2"),
+        fact("Swims", "3"),
+    ]
+    dry = await memory.import_from(Listed(later), user_id="emma", dry_run=True)
+    real = await memory.import_from(Listed(later), user_id="emma")
+    assert but_the_run(dry) == but_the_run(real)
+    assert (real.renewed_memories, real.known_memories) == (1, 1)
+    now = {one.content: one for one in (await memory.list_memories(user_id="emma")).memories}
+    assert set(now) == {"Lives in Lisbon", "Rows on Sundays", "Rows on Mondays", "Swims"}
+    home = now["Lives in Lisbon"]
+    assert (home.memory_id, home.updated_at.day) == (held["Lives in Porto"].memory_id, 2)
+    assert (await memory.import_from(Listed(later), user_id="emma")).known_memories == 4
+    await memory.undo(str(real.run_id), user_id="emma")
+    assert "Lives in Porto" in {one.content for one in (await memory.list_memories(user_id="emma")).memories}
+
+
 async def test_a_source_of_several_users_goes_nowhere_until_one_is_named(memory: ReMe) -> None:
     items = [fact("Rows", "1"), fact("Swims", "2", "bob"), fact("Nobody's", "3", None), session("bob")]
     with pytest.raises(InvalidInputError, match=r"'ann', 'bob', nobody in particular.*source_user.*every_user"):
@@ -196,6 +221,29 @@ async def test_messages_without_ids_and_times_are_told_by_their_places(memory: R
     assert (again.known_messages, again.added_messages) == (2, 0)
 
 
+async def test_an_id_that_looks_like_a_place_is_told_from_the_place(memory: ReMe) -> None:
+    said = [
+        Message.model_validate({"role": "user", "content": text, **named})
+        for text, named in (("a", {"message_id": "1"}), ("b", {}), ("c", {"message_id": "1+"}))
+    ]
+    item = ImportedSession(source_id="s", user=None, messages=said)
+    first = await memory.import_from(Listed([item]), user_id="emma")
+    again = await memory.import_from(Listed([item]), user_id="emma")
+    assert (first.added_messages, again.known_messages, again.added_messages) == (3, 3, 0)
+
+
+async def test_the_time_of_the_import_is_none_that_the_source_has_told(memory: ReMe) -> None:
+    undated = ImportedMemory(source_id="1", user=None, content="Rows")
+    report = await memory.import_from(Listed([undated]), user_id="emma")
+    assert (report.added_memories, report.first_at) == (1, None)
+
+
+async def test_a_memory_that_was_changed_in_the_future_is_named(memory: ReMe) -> None:
+    late = fact("Rows", "1", updated_at=datetime(2199, 1, 1, tzinfo=UTC))
+    report = await memory.import_from(Listed([late]), user_id="emma")
+    assert (report.added_memories, report.unreadable_count) == (0, 1)
+
+
 async def test_a_broken_image_costs_its_message_alone(memory: ReMe) -> None:
     image = {"type": "image", "url": "data:image/png;base64,*", "caption": "a red door"}
     said = [Message(role="user", content=part, created_at=MAY) for part in ([image], [{"type": "text", "text": "ok"}])]
@@ -205,7 +253,7 @@ async def test_a_broken_image_costs_its_message_alone(memory: ReMe) -> None:
 
 
 async def test_an_unknown_source_is_refused_by_name(memory: ReMe) -> None:
-    with pytest.raises(InvalidInputError, match="found 'mem9'"):
+    with pytest.raises(InvalidInputError, match="found 'mem9': did you mean 'mem0'"):
         await memory.import_from("mem9", "x", user_id="emma")
 
 

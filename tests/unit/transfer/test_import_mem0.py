@@ -16,7 +16,7 @@ import pytest
 from reme_core import ReMe
 from reme_core.errors import InvalidInputError, StoreAccessError
 from reme_core.testing import FixedClock
-from reme_core.transfer.importers import foreign_data
+from reme_core.transfer.importers import inert_pickle, json_values
 from reme_core.transfer.importers.inert_pickle import Inert, as_json, read_inert
 from reme_core.transfer.importers.items import ImportedItem, ImportedMemory, ImportedSession, Unreadable
 from reme_core.transfer.importers.mem0 import Mem0Source
@@ -145,6 +145,18 @@ def test_a_pickle_that_would_never_end_when_written_out_is_refused() -> None:
         bomb = [bomb, bomb]
     with pytest.raises(ValueError, match="more than"):
         as_json(read_inert(pickle.dumps(bomb)), most=1000)
+    with pytest.raises(ValueError, match="characters"):
+        as_json(read_inert(pickle.dumps(["x" * 1_000_000] * 100)))
+
+
+def test_a_key_that_is_nested_without_end_ends_no_process() -> None:
+    assert read_inert(b"\x80\x04})" + b"\x85" * 1000 + b"NsX\x01\x00\x00\x00aK\x01s.") == {"a": 1}
+
+
+def test_a_pickle_of_too_many_parts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inert_pickle, "_MOST_STEPS", 1000)
+    with pytest.raises(ValueError, match="more than 1000 steps"):
+        read_inert(b"\x80\x04" + b"]" * 2000 + b".")
 
 
 def test_a_record_that_is_wrong_costs_that_record(written: Path) -> None:
@@ -209,7 +221,7 @@ async def test_an_export_of_openmemory_comes_over(memory: ReMe, tmp_path: Path, 
     else:
         file.write_text(json.dumps(EXPORT))
     report = await memory.import_from("openmemory", file, every_user=True)
-    [trip] = (await memory.list_memories(user_id="ann")).memories
+    trip = next(one for one in (await memory.list_memories(user_id="ann")).memories if "Kyoto" in one.content)
     assert (trip.content, trip.created_at.isoformat()) == ("Plans a trip to Kyoto", "2025-05-01T10:00:00+00:00")
     assert {name: trip.metadata[name] for name in ("mood", "app", "categories", "source_id")} == {
         "mood": "glad",
@@ -217,13 +229,13 @@ async def test_an_export_of_openmemory_comes_over(memory: ReMe, tmp_path: Path, 
         "categories": ["travel"],
         "source_id": "m-1",
     }
-    assert [item.where.rpartition(" ")[2] for item in report.unreadable] == ["2", "4", "3"]
+    assert [item.where.rpartition(" ")[2] for item in report.unreadable] == ["2", "4"]
     assert "is archived there" in report.unreadable[0].reason
 
 
 def test_an_archive_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign_data, "MAX_VALUE_BYTES", 1000)
+    monkeypatch.setattr(json_values, "MAX_VALUE_CHARS", 1000)
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("memories.json", b" " * 1000 + b"{}")
-    with pytest.raises(InvalidInputError, match="has more than 1000 bytes"):
-        list(OpenMemorySource(str(tmp_path / "bomb.zip")).items())
+        archive.writestr("memories.json", json.dumps({"memories": ["x" * 1000]}))
+    [item] = OpenMemorySource(str(tmp_path / "bomb.zip")).items()
+    assert item == Unreadable("memories.json, value 1", "has more than 1000 characters")

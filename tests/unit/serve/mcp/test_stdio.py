@@ -90,7 +90,7 @@ def test_ctrl_c_ends_it_while_it_waits(tmp_path):
 
 
 def test_a_line_of_100_mb_costs_that_line_only(tmp_path):
-    with StdioServer(tmp_path) as server:
+    with StdioServer(tmp_path, is_forked=True) as server:
         server.send_line(b'{"jsonrpc": "2.0", "id": 1, "method": "' + b"x" * 100_000_000)
         assert "more than" in server.receive()["error"]["message"]
         server.send_line(b"\xff no JSON\r")
@@ -99,7 +99,7 @@ def test_a_line_of_100_mb_costs_that_line_only(tmp_path):
 
 
 def test_it_only_reads_where_it_is_told_so_and_has_the_tools_of_its_profile(tmp_path):
-    with StdioServer(tmp_path, options=["--read-only", "--profile", "chatgpt"]) as server:
+    with StdioServer(tmp_path, options=["--read-only", "--profile", "chatgpt"], is_forked=True) as server:
         server.send({"jsonrpc": "2.0", "id": 5, "method": "tools/list"})
         assert [tool["name"] for tool in server.receive()["result"]["tools"]] == ["search", "fetch"]
 
