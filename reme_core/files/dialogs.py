@@ -8,7 +8,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -198,16 +198,18 @@ def dialog_line(message: Message, session_id: str) -> str:
     return json.dumps({**fields, **message.model_dump(mode="json")}, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def check_lines(messages: Sequence[Message]) -> None:
-    """Refuse messages that could not be read again from their lines.
+def read_for_lines(items: Sequence[object], now: Callable[[], datetime]) -> tuple[Message, ...]:
+    """Read messages that can be read again from their lines.
 
     Raises:
-        InvalidInputError: An image or file is broken, or a message has too many bytes; names it.
+        InvalidInputError: What can't be read, an image or file that is broken, or a message of too many bytes; names it.
     """
+    messages = parse_messages(items, now=now)
     for message in messages:
         if message.apart()[1] and (size := len(dialog_line(message, "").encode())) > _MAX_LINE_BYTES - MAX_ID_CHARS * 4:
             msg = f"message {message.message_id!r} has {size} bytes with its images and files: hand them in one by one"
             raise InvalidInputError(msg)
+    return messages
 
 
 def _opened(root: Path, path: str) -> BinaryIO:
