@@ -202,7 +202,7 @@ def read_for_lines(items: Sequence[object], now: Callable[[], datetime]) -> tupl
     """Read messages that can be read again from their lines.
 
     Raises:
-        InvalidInputError: What can't be read, an image or file that is broken, or a message of too many bytes; names it.
+        InvalidInputError: What is broken, an image or file too, or has too many bytes for a line; names it.
     """
     messages = parse_messages(items, now=now)
     for message in messages:
