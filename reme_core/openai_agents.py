@@ -24,7 +24,7 @@ from pydantic import JsonValue
 
 from reme_core.errors import ConfigurationError, InvalidInputError
 from reme_core.facade.reme import ReMe
-from reme_core.schema import Scope, make_scope, new_id, shown
+from reme_core.schema import Scope, can_be_kept, make_scope, new_id, shown
 from reme_core.schema.content_blocks import (
     ContentBlock,
     FileBlock,
@@ -303,8 +303,8 @@ def _call_id(item: Mapping[str, JsonValue]) -> str:
 
 def _reference(*places: JsonValue) -> str:
     """Return where an image or a file lies; the bytes of one that is sent along stay in the item."""
-    place = next((place for place in places if isinstance(place, str)), "data:")
-    return "data:" if place.startswith("data:") else clean_text(place)
+    place = clean_text(next((place for place in places if isinstance(place, str)), "data:"))
+    return "data:" if place.startswith("data:") or not can_be_kept(place) else place
 
 
 def _text(value: JsonValue) -> str:

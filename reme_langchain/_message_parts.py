@@ -97,6 +97,8 @@ def write_part(block: ContentBlock, form: PartForm | None) -> Part | None:
     match block:
         case TextBlock():
             value = block.text
+        case ImageBlock() | FileBlock() if is_blob_reference(block.url):  # which nobody else can follow
+            return None
         case ImageBlock() | FileBlock():
             value = block.url
         case OtherBlock():

@@ -111,12 +111,11 @@ def print_memory(output: Output, memory: Memory, *, place: int | None = None, in
 def print_message(output: Output, stored: StoredMessage) -> None:
     """Print a message with its session and block."""
     message = stored.message
-    foot: tuple[str, ...] = (
+    foot = (
         f"id {message.message_id}",
         f"session {stored.session_id}",
         f"block {stored.block_id or 'none yet'}",
     )
-    foot += message.blob_references
     output.record((minute(message.created_at), message.speaker), message.full_text, (*foot, *message.blob_references))
 
 

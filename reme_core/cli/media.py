@@ -13,6 +13,7 @@ from reme_core.cli.options import CommonOptions, with_common_options
 from reme_core.cli.output import Output
 from reme_core.errors import InvalidInputError, StoreAccessError
 from reme_core.private_drafts import private_draft, put_in_place
+from reme_core.transfer.json_lines import file_to_write
 
 
 @with_common_options
@@ -41,9 +42,12 @@ async def blob(
 
 def _write(path: Path, data: bytes) -> None:
     try:
-        with private_draft(path) as draft:
+        target, mode = file_to_write(path)
+        with private_draft(target) as draft:
             draft.write_bytes(data)
-            put_in_place(draft, path)
+            if mode is not None:
+                draft.chmod(mode)
+            put_in_place(draft, target)
     except OSError as exc:
         msg = f"{str(path)!r} can't be written ({exc.strerror}): give a path in a folder that exists and is writable"
         raise StoreAccessError(msg) from exc

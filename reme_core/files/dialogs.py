@@ -8,7 +8,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -23,6 +23,7 @@ from reme_core.files.file_index import UNREAD, DialogMark
 from reme_core.files.folder import FileProblem, Stamp, inside, mapped_errors, open_regular, trusted
 from reme_core.ports import AppendMessages, Clock, Store
 from reme_core.schema import Message, Scope, parse_messages
+from reme_core.schema.checks import MAX_ID_CHARS
 from reme_core.steps.message_lines import find_all, pieces_of
 from reme_core.steps.user_input import read_id
 from reme_core.text import with_media_told
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 DIALOGS = "dialog"
 _NAME = re.compile(r"(\d{4}-\d\d-\d\d)\.jsonl")
 _CHUNK = 1 << 20
-_MAX_LINE_BYTES = 1 << 24  # as much as a message may have, and its JSON around it
+_MAX_LINE_BYTES = 1 << 26  # as much as a message may have, and the base64 of one image or file as large as they may be
 
 
 class DialogLine(NamedTuple):
@@ -195,6 +196,20 @@ def dialog_line(message: Message, session_id: str) -> str:
     """Write a message as a line."""
     fields = {"session_id": session_id} if session_id else {}
     return json.dumps({**fields, **message.model_dump(mode="json")}, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def read_for_lines(items: Sequence[object], now: Callable[[], datetime]) -> tuple[Message, ...]:
+    """Read messages that can be read again from their lines.
+
+    Raises:
+        InvalidInputError: What is broken, an image or file too, or has too many bytes for a line; names it.
+    """
+    messages = parse_messages(items, now=now)
+    for message in messages:
+        if message.apart()[1] and (size := len(dialog_line(message, "").encode())) > _MAX_LINE_BYTES - MAX_ID_CHARS * 4:
+            msg = f"message {message.message_id!r} has {size} bytes with its images and files: hand them in one by one"
+            raise InvalidInputError(msg)
+    return messages
 
 
 def _opened(root: Path, path: str) -> BinaryIO:

@@ -16,14 +16,14 @@ from reme_core.errors import ConflictError, InvalidInputError, ReMeError, Storag
 from reme_core.files.agent_page import find_untrusted, write_block
 from reme_core.files.check import check_folder
 from reme_core.files.consolidate import Consolidation, Consolidator
-from reme_core.files.dialogs import dialog_stamps
+from reme_core.files.dialogs import dialog_stamps, read_for_lines
 from reme_core.files.file_index import FileIndex
 from reme_core.files.folder import AGENT_PAGES, FileProblem, UnreadableFileError, held, mapped_errors, open_folder, scan
 from reme_core.files.journal import FilePlace, add_entry, add_messages
 from reme_core.files.record import RETENTION_DAYS, FolderRecord
 from reme_core.files.search import FileHit, FileText, read_lines, search_files
 from reme_core.files.sync import FolderSync, SyncReport
-from reme_core.schema import Scope, make_scope, parse_messages
+from reme_core.schema import Scope, make_scope
 from reme_core.steps import user_input as inputs
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ class FileMemory:
             InvalidInputError: A message that can't be read; nothing was written.
             StoreError: They can't be written.
         """
-        parsed = parse_messages(list(messages), now=self._memory.clock.now)
+        parsed = await asyncio.to_thread(read_for_lines, list(messages), self._memory.clock.now)
         session = "" if session_id == "" else inputs.read_id(session_id, "session_id")
         await self._open()
         sessions = dict.fromkeys((message.message_id for message in parsed), session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -69,7 +70,7 @@ class ConversationDraft(DraftStore):
 
     async def _apart(self, scope: Scope, request: AppendMessages) -> AppendMessages:
         """Return messages as they would be stored; their bytes are kept nowhere (BlobNotFoundError)."""
-        apart = [message.apart() for message in request.messages]
+        apart = await asyncio.to_thread(lambda: [message.apart() for message in request.messages])
         for message, taken in apart:
             for ref in media_references(message.content):
                 if ref not in taken:

@@ -10,8 +10,8 @@ import binascii
 import hashlib
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
-from urllib.parse import unquote_to_bytes
+from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import unquote, unquote_to_bytes
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -29,8 +29,10 @@ Signatures and keys are shorter; an image of a few pixels may be, too.
 _REFERENCE = re.compile(r"sha256:[0-9a-f]{64}")
 BASE64_MARK = "reme-base64:"  # before the reference, where base64 stood inside of JSON
 _MEDIA_TYPE = re.compile(r"[a-z0-9][\w!#$&^.+-]{0,126}/[\w!#$&^.+*-]{1,127}", re.IGNORECASE | re.ASCII)
-_BASE64 = re.compile(rf"[A-Za-z0-9+/]{{{LONG_BASE64},}}={{0,2}}")
+# Behind a letter of its own none begins, so that texts of many shorter runs are read once and not from each letter on.
+_BASE64 = re.compile(rf"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{{{LONG_BASE64},}}={{0,2}}")
 _MARKED = re.compile(rf"{BASE64_MARK}(sha256:[0-9a-f]{{64}})")
+_DATA = re.compile(r"\s*data:", re.IGNORECASE)  # RFC 3986, 3.1: capitals mean the same
 UNKNOWN_TYPE = "application/octet-stream"
 
 # How files of the images begin that every browser shows and none runs.
@@ -77,6 +79,17 @@ def blob_reference(data: bytes) -> str:
 def is_blob_reference(url: str) -> bool:
     """Whether this names bytes that a store keeps."""
     return _REFERENCE.fullmatch(url) is not None
+
+
+def settled_url(url: str, media_type: str | None = None) -> str:
+    """Return a URL as we know it: ` DATA:` as a data URL, and so long base64 without a scheme."""
+    if url.startswith("data:"):
+        return url
+    if found := _DATA.match(url):
+        return f"data:{url[found.end() :]}"
+    if len(url) >= LONG_BASE64 and _BASE64.fullmatch(url):  # no path is so long
+        return f"data:{media_type or ''};base64,{url}"
+    return url
 
 
 def is_embedded(url: str) -> bool:
@@ -130,7 +143,7 @@ def read_base64(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        plain = re.sub(r"\s|=+\s*$", "", text.replace("%2B", "+").replace("%2F", "/").replace("%3D", "="))
+        plain = "".join((unquote(text) if "%" in text else text).split()).rstrip("=")
     try:
         return b64decode(plain.replace("-", "+").replace("_", "/") + "=" * (-len(plain) % 4), validate=True)
     except (binascii.Error, ValueError) as exc:
@@ -145,7 +158,12 @@ def _check_size(size: int) -> None:
 
 
 def can_be_kept(url: str) -> bool:
-    """Whether a store takes a block of this URL: it is no data URL, or one of bytes that are whole and not too many."""
+    """Whether a store takes a block of this URL as it is.
+
+    A data URL is one of bytes that are whole and not too many. What looks like a reference is none where we gave none.
+    """
+    if is_blob_reference(url) or settled_url(url) != url:
+        return False
     try:
         read_data_url(url)
     except ValueError:
@@ -164,10 +182,23 @@ def with_url(fields: Mapping[str, object]) -> dict[str, object]:
     elif isinstance(data, bytes):
         return {**given, "url": data_url(data, known)}
     elif isinstance(data, str):
-        return {**given, "url": data if data.startswith("data:") else f"data:{known};base64,{data}"}
+        return {**given, "url": data if _DATA.match(data) else f"data:{known};base64,{data}"}
     else:
         msg = f"data: wanted bytes or base64, found {kind_of(data)}"
     raise ValueError(msg)
+
+
+def may_hold_base64(value: JsonValue) -> bool:
+    """Whether a text of JSON is long enough for `take_base64`."""
+    match value:
+        case str():
+            return len(value) >= LONG_BASE64
+        case dict():
+            return any(map(may_hold_base64, value.values()))
+        case list():
+            return any(map(may_hold_base64, value))
+        case _:
+            return False
 
 
 def take_base64(value: JsonValue, keep: Callable[[Blob], object]) -> JsonValue:
@@ -192,14 +223,25 @@ def take_base64(value: JsonValue, keep: Callable[[Blob], object]) -> JsonValue:
     return _with_texts(value, lambda text: _BASE64.sub(take, text) if len(text) >= LONG_BASE64 else text)
 
 
-def put_base64(value: JsonValue, find: Callable[[str], Blob | None]) -> JsonValue:
-    """Return JSON as it was before `take_base64`; marks of what `find` doesn't know stay."""
+def put_base64(values: Sequence[JsonValue], find: Callable[[str, int], Blob | None], most: int) -> list[JsonValue]:
+    """Return JSON as it was before `take_base64`; marks stay of what `find` (reference, most bytes) doesn't know.
+
+    So do marks once all have come to `most` characters, as much as can have been taken out. A sender may write marks
+    by hand, and thousands of one image would fill the memory of whoever reads them.
+    """
+    left = most
 
     def put(found: re.Match[str]) -> str:
-        blob = find(found[1])
-        return found[0] if blob is None else b64encode(blob.data).decode()
+        nonlocal left
+        blob = find(found[1], left // 4 * 3) if left >= LONG_BASE64 else None
+        text = found[0] if blob is None else b64encode(blob.data).decode()
+        left -= max(len(text), LONG_BASE64)  # no shorter one was taken out
+        return text
 
-    return _with_texts(value, lambda text: _MARKED.sub(put, text) if BASE64_MARK in text else text)
+    def whole(text: str) -> str:
+        return _MARKED.sub(put, text) if BASE64_MARK in text else text
+
+    return [_with_texts(value, whole) for value in values]
 
 
 def _with_texts(value: JsonValue, change: Callable[[str], str]) -> JsonValue:

@@ -15,7 +15,9 @@ from reme_core.schema.blobs import (
     is_blob_reference,
     is_embedded,
     make_blob,
+    may_hold_base64,
     read_data_url,
+    settled_url,
     take_base64,
     with_url,
 )
@@ -50,7 +52,13 @@ class _MediaBlock(_Block):
     @model_validator(mode="before")
     @classmethod
     def _with_url(cls, fields: object) -> object:
-        return with_url(fields) if isinstance(fields, Mapping) and "data" in fields else fields
+        if not isinstance(fields, Mapping):
+            return fields
+        given = with_url(fields) if "data" in fields else dict(fields)
+        url, media_type = given.get("url"), given.get("media_type")
+        if isinstance(url, str):
+            given["url"] = settled_url(url, media_type if isinstance(media_type, str) else None)
+        return given
 
     def apart(self) -> tuple[Self, Blob | None]:
         """Return the block with a reference in place of its bytes, and these, if it holds any (ValueError)."""
@@ -121,6 +129,17 @@ class OtherBlock(_Block):
 ContentBlock: TypeAlias = Annotated[
     TextBlock | ImageBlock | FileBlock | ToolCallBlock | ToolResultBlock | OtherBlock, Field(discriminator="type")
 ]
+
+
+def block_holds_bytes(block: ContentBlock) -> bool:
+    """Whether bytes of images or files may stand in a block."""
+    match block:
+        case ImageBlock() | FileBlock():
+            return block.url.startswith("data:")
+        case OtherBlock():
+            return may_hold_base64(block.data)
+        case _:
+            return False
 
 
 def block_apart(block: ContentBlock, place: str, taken: dict[str, Blob]) -> ContentBlock:

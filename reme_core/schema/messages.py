@@ -12,13 +12,14 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, model_validator
 
 from reme_core.errors import InvalidInputError
-from reme_core.schema.blobs import Blob, put_base64, take_base64
-from reme_core.schema.checks import Id, Metadata, Text, check_metadata, describe, kind_of
+from reme_core.schema.blobs import Blob, may_hold_base64, put_base64, take_base64
+from reme_core.schema.checks import MAX_METADATA_BYTES, Id, Metadata, Text, check_metadata, describe, kind_of
 from reme_core.schema.content_blocks import (
     ContentBlock,
     FileBlock,
     ImageBlock,
     block_apart,
+    block_holds_bytes,
     compact_json,
     media_references,
     pieces,
@@ -114,11 +115,8 @@ class Message(BaseModel):
 
     @property
     def holds_bytes(self) -> bool:
-        """Whether bytes of images or files stand in it."""
-        return bool(self.metadata) or any(
-            block.type == "other" or (block.type in {"image", "file"} and block.url.startswith("data:"))
-            for block in self.content
-        )
+        """Whether bytes of images or files may stand in it."""
+        return may_hold_base64(self.metadata) or any(map(block_holds_bytes, self.content))
 
     def apart(self) -> tuple[Message, dict[str, Blob]]:
         """Return the message with references in place of all bytes, and these by their references.
@@ -151,13 +149,18 @@ class Message(BaseModel):
         )
         return self.model_copy(update={"content": tuple(content)})
 
-    def with_base64(self, find: Callable[[str], Blob | None]) -> Message:
-        """Return the message with the base64 that `apart` took out of vendors' parts and metadata."""
+    def with_base64(self, find: Callable[[str, int], Blob | None]) -> Message:
+        """Return the message with the base64 that `apart` took out of vendors' parts and metadata.
+
+        `find` returns what a reference names, unless it has more bytes than are asked for.
+        """
+        held = [block.data for block in self.content if block.type == "other"]
+        *data, metadata = put_base64([*held, self.metadata], find, MAX_MESSAGE_BYTES + MAX_METADATA_BYTES)
+        put = iter(data)
         content = (
-            block.model_copy(update={"data": put_base64(block.data, find)}) if block.type == "other" else block
-            for block in self.content
+            block.model_copy(update={"data": next(put)}) if block.type == "other" else block for block in self.content
         )
-        return self.model_copy(update={"content": tuple(content), "metadata": put_base64(self.metadata, find)})
+        return self.model_copy(update={"content": tuple(content), "metadata": metadata})
 
     @property
     def text(self) -> str:

@@ -114,6 +114,8 @@ def _part(part: object) -> object:
             return {"type": "other", "kind": str(part["type"]), "data": dict(part)}
         case "file" if "file" in part:
             return _openai_file(part["file"])
+        case "input_file":
+            return _openai_file(part)
         case kind if kind in _OUR_TYPES:
             return dict(part)
         case kind:
@@ -153,7 +155,7 @@ def _openai_file(file: object) -> dict[str, object]:
     data = file.get("file_data")
     if isinstance(data, str) and file.get("file_id") is None and not data.startswith("data:"):
         return {"type": "file", "data": data, "name": file.get("filename")}
-    return {"type": "file", "url": file.get("file_id") or data, "name": file.get("filename")}
+    return {"type": "file", "url": file.get("file_id") or file.get("file_url") or data, "name": file.get("filename")}
 
 
 def _url(value: object) -> object:

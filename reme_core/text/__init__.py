@@ -21,6 +21,7 @@ from reme_core.text.prompts import json_line as json_line
 from reme_core.text.prompts import load_prompt as load_prompt
 from reme_core.text.prompts import prompt_time as prompt_time
 from reme_core.text.prompts import shortened as shortened
+from reme_core.text.prompts import with_broken_media_told as with_broken_media_told
 from reme_core.text.prompts import with_media_told as with_media_told
 from reme_core.text.segment import TERMS_VERSION as TERMS_VERSION
 from reme_core.text.segment import normalise_content as normalise_content

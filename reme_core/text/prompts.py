@@ -14,7 +14,17 @@ from typing import get_args
 from pydantic import JsonValue
 
 from reme_core.errors import ConfigurationError
-from reme_core.schema import ContentBlock, FileBlock, ImageBlock, Message, Role, TextBlock, is_embedded, trust_field
+from reme_core.schema import (
+    ContentBlock,
+    FileBlock,
+    ImageBlock,
+    Message,
+    Role,
+    TextBlock,
+    can_be_kept,
+    is_embedded,
+    trust_field,
+)
 from reme_core.schema.hits import HIDDEN, with_hidden_shown
 
 _VARIABLE = re.compile(r"\{\{([a-z_]+)\}\}")
@@ -126,6 +136,18 @@ def with_media_told(message: Message) -> Message:
         return message
     told = (TextBlock(text=_told(block)) if block.type in {"image", "file"} else block for block in message.content)
     return message.model_copy(update={"content": tuple(told)})
+
+
+def with_broken_media_told(message: Message) -> Message:
+    """Return a message with words in place of images and files that no store takes: broken, too large, or made up."""
+    if all(map(_is_whole, message.content)):
+        return message
+    told = (block if _is_whole(block) else TextBlock(text=_told(block)) for block in message.content)
+    return message.model_copy(update={"content": tuple(told)})
+
+
+def _is_whole(block: ContentBlock) -> bool:
+    return not isinstance(block, (ImageBlock, FileBlock)) or can_be_kept(block.url)
 
 
 def _told(block: ContentBlock) -> str:

@@ -53,7 +53,7 @@ async def write_lines(path: Path, lines: AsyncIterator[str], *, noting: NoteDraf
         StoreAccessError: The file can't be written, is no regular file, or is a database or belongs to one.
     """
     try:
-        target, mode = await asyncio.to_thread(_target, path)
+        target, mode = await asyncio.to_thread(file_to_write, path)
         with private_draft(target) as draft:
             async with noting(draft):
                 await _write_draft(draft, lines)
@@ -78,8 +78,12 @@ async def _write_draft(draft: Path, lines: AsyncIterator[str]) -> None:
         await asyncio.to_thread(_settle, file.flush, file.fileno())
 
 
-def _target(path: Path) -> tuple[Path, int | None]:
-    """Return the file that a path leads to, and its permissions if it is there already (StoreAccessError)."""
+def file_to_write(path: Path) -> tuple[Path, int | None]:
+    """Return the file that a path leads to, and its permissions if it is there already.
+
+    Raises:
+        StoreAccessError: It is no regular file, or is a database or belongs to one.
+    """
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from reme_core.errors import ConflictError, InvalidInputError, OffloadNotFoundError
+from reme_core.errors import BlobNotFoundError, ConflictError, InvalidInputError, OffloadNotFoundError
 from reme_core.ports import (
     AppendMessages,
     Embedder,
@@ -189,7 +189,9 @@ async def import_scope(
         StoreAccessError: The file can't be read.
         ConflictError: An id that this scope holds with other content.
     """
-    items = await asyncio.to_thread(_read, path, scope)
+    items, borrowed = await asyncio.to_thread(_read, path, scope)
+    if problems := [problem async for problem in _unknown_bytes(store, scope, borrowed)]:
+        raise refusal(path, problems, _NOTHING)
     counts = Counter[str]()
 
     def done(kind: str, page: Sequence[BaseModel]) -> None:
@@ -216,11 +218,24 @@ async def import_scope(
     return transfer_counts(counts)
 
 
-def _read(path: Path, scope: Scope) -> list[BaseModel]:
+def _read(path: Path, scope: Scope) -> tuple[list[BaseModel], dict[str, int]]:
+    """Return what a file holds, and the references of its messages to bytes that it lacks, each with its line."""
     lines = read_scope(path, scope)
-    if problems := list(_missing_parts(lines)):
-        raise refusal(path, problems, "nothing was imported; export anew")
-    return _with_one_of_each([line.item for line in lines])
+    borrowed: dict[str, int] = {}
+    if problems := list(_missing_parts(lines, borrowed)):
+        raise refusal(path, problems, _NOTHING)
+    return _with_one_of_each([line.item for line in lines]), borrowed
+
+
+_NOTHING = "nothing was imported; export anew"
+
+
+async def _unknown_bytes(store: Store, scope: Scope, borrowed: Mapping[str, int]) -> AsyncIterator[LineProblem]:
+    for ref, line in borrowed.items():
+        try:
+            await store.get_blob(scope, ref)
+        except BlobNotFoundError:
+            yield LineProblem(line=line, reason=f"{ref!r} is an image or file whose bytes no line before it brings")
 
 
 def _of(model: type[T], items: Sequence[object]) -> list[T]:
@@ -233,17 +248,23 @@ def _with_one_of_each(items: Sequence[BaseModel]) -> list[BaseModel]:
     return [settled.get(item.memory_id, item) if isinstance(item, Memory) else item for item in items]
 
 
-def _missing_parts(lines: Sequence[ScopeLine]) -> Iterator[LineProblem]:
-    """Find what points at messages that the file lacks, and what stands in it twice."""
+def _missing_parts(lines: Sequence[ScopeLine], borrowed: dict[str, int]) -> Iterator[LineProblem]:
+    """Find what points at messages that the file lacks, and what stands in it twice; note in `borrowed` what bytes."""
+    brought = set[str]()
     said = {line.item.message.message_id for line in lines if isinstance(line.item, StoredMessage)}
     first: dict[str, int] = {}
     for line in lines:
         item = line.item
         if isinstance(item, StoredMessage):
             try:
-                item.message.apart()
+                message, taken = item.message.apart()
             except InvalidInputError as exc:
                 yield LineProblem(line=line.line, reason=str(exc))
+                continue
+            brought.update(taken)
+            for ref in message.blob_references:
+                if ref not in brought:
+                    borrowed.setdefault(ref, line.line)
         if isinstance(item, (Block, OffloadRecord)) and not said.issuperset(item.message_ids):
             yield LineProblem(line=line.line, reason=f"{_name(item)} points at messages that the file lacks")
         # What stands twice as a message or a block is written once in any case.

@@ -16,6 +16,7 @@ from reme_core.serve.access import Principal, Right
 from reme_core.serve.chat.talk import Talk
 from reme_core.steps.costs import CostBook
 from reme_core.steps.memory_blocks import blocks_text
+from reme_core.text import with_broken_media_told
 
 _LOG = logging.getLogger("reme.serve")
 
@@ -136,7 +137,7 @@ class ChatMemory:
             return
         request = AppendMessages(
             session_id=self.talk.session_id,
-            messages=new,
+            messages=await asyncio.to_thread(lambda: [with_broken_media_told(message) for message in new]),
             want_vectors=self.memory.embedder is not None,
             on_conflict="rename",
         )
@@ -144,7 +145,7 @@ class ChatMemory:
 
     async def _append_answer(self, message: Message) -> None:
         await self.memory.summary(
-            [message],
+            [with_broken_media_told(message)],
             user_id=self.principal.scope.user_id,
             session_id=self.talk.session_id,
             background=True,

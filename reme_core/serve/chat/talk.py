@@ -7,6 +7,7 @@ another turn halfway has other ids from there on.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError
-from reme_core.schema import Message, parse_messages
+from reme_core.schema import FileBlock, ImageBlock, Message, is_embedded, parse_messages
 from reme_core.schema.plain import clean_json
 from reme_core.steps.user_input import read_id
 
@@ -109,7 +110,10 @@ def _named(message: Message, session_id: str, before: str) -> Message:
 
 def _words(message: Message) -> str:
     """Return what makes a message the same when it is sent again: who said what, however it is laid out."""
-    return json.dumps([message.role, message.name, message.full_text.strip(), *message.call_ids, *message.result_ids])
+    said = [message.role, message.name, message.full_text.strip(), *message.call_ids, *message.result_ids]
+    media = (block for block in message.content if isinstance(block, (ImageBlock, FileBlock)))
+    shown = (block.url.encode() for block in media if is_embedded(block.url))  # which its text doesn't tell apart
+    return json.dumps([*said, *(hashlib.sha256(url).hexdigest() for url in shown)])
 
 
 def _id_of(parts: Sequence[str]) -> str:

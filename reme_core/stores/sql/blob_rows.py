@@ -10,7 +10,16 @@ from itertools import chain
 
 from reme_core.errors import BlobNotFoundError, CorruptDataError
 from reme_core.ports import AppendMessages
-from reme_core.schema import Blob, ContentBlock, FileBlock, ImageBlock, Message, Scope, is_blob_reference
+from reme_core.schema import (
+    MAX_BLOB_BYTES,
+    Blob,
+    ContentBlock,
+    FileBlock,
+    ImageBlock,
+    Message,
+    Scope,
+    is_blob_reference,
+)
 from reme_core.schema.blobs import blob_reference
 from reme_core.schema.content_blocks import media_references
 from reme_core.stores.sql.bookkeeping import find_scope
@@ -78,21 +87,21 @@ def get_blob(connection: SqlConnection, scope: Scope, ref: str) -> Blob:
     """Return an image or a file (BlobNotFoundError; CorruptDataError: the bytes are others)."""
     number = find_scope(connection, scope)
     known = number is not None and is_blob_reference(ref) and has_blobs(connection)
-    found = _read(connection, "scope = ?", number, ref) if known else None
+    found = _read(connection, "scope = ?", number, ref, MAX_BLOB_BYTES) if known else None
     if found is None:
         raise BlobNotFoundError([ref], advice="take the reference from a message, and check memory space and user id")
     return found
 
 
-def blob_beside(connection: SqlConnection, message: int, ref: str) -> Blob | None:
-    """Return what a message of this row refers to, None where its scope has no such bytes (CorruptDataError)."""
-    return _read(connection, "scope = (SELECT scope FROM messages WHERE seq = ?)", message, ref)
+def blob_beside(connection: SqlConnection, message: int, ref: str, most: int) -> Blob | None:
+    """Return what a message of this row refers to, None where its scope has none, or more bytes (CorruptDataError)."""
+    return _read(connection, "scope = (SELECT scope FROM messages WHERE seq = ?)", message, ref, most)
 
 
-def _read(connection: SqlConnection, where: str, number: int | None, ref: str) -> Blob | None:
+def _read(connection: SqlConnection, where: str, number: int | None, ref: str, most: int) -> Blob | None:
     row = connection.execute(
-        f"SELECT media_type, data FROM blobs WHERE {where} AND digest = ?",  # noqa: S608  # ours
-        (number, ref.removeprefix(_PREFIX)),
+        f"SELECT media_type, data FROM blobs WHERE {where} AND digest = ? AND bytes <= ?",  # noqa: S608  # ours
+        (number, ref.removeprefix(_PREFIX), most),
     ).fetchone()
     if row is None:
         return None

@@ -171,7 +171,7 @@ def _stored(connection: SqlConnection, row: Row) -> StoredMessage:
     # Two hundred are read for a question with a budget; all that could be checked was, as it was written.
     message = read_stored_message(row[1])
     if BASE64_MARK in row[1]:
-        message = message.with_base64(lambda ref: blob_beside(connection, row[0], ref))
+        message = message.with_base64(lambda ref, most: blob_beside(connection, row[0], ref, most))
     return StoredMessage.model_construct(message=message, session_id=row[2], block_id=row[3])
 
 

@@ -32,3 +32,14 @@ async def test_an_image_said_and_one_that_a_tool_shows_are_one_blob(tmp_path: Pa
         assert (await memory.read_blob(ref, user_id="ann")).data == IMAGE
     assert blobs_in(tmp_path / "memory.db") == [IMAGE]
     assert base64_in(tmp_path / "memory.db") == []
+
+
+async def test_a_reference_that_somebody_made_up_costs_no_turn(tmp_path: Path) -> None:
+    made_up = {"type": "image", "source": {"type": "url", "url": "sha256:" + "0" * 64}}
+    said = [Msg("ann", [{"type": "text", "text": "my door"}, made_up], "user"), Msg("bot", "a red one", "assistant")]
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        long_term = ReMePersonalLongTermMemory(user_name="ann", reme=memory)
+        await long_term.record(said)
+        await long_term.flush()
+        found = await memory.find_messages(user_id="ann")
+    assert [item.message.text for item in found.messages] == ["my door", "a red one"]

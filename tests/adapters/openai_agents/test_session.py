@@ -452,3 +452,11 @@ def test_the_module_loads_no_framework() -> None:
     code = "import sys, reme_core.openai_agents; print(sorted({'agents', 'openai'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], env=_environment(), capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+async def test_an_image_that_no_store_takes_costs_no_turn(memory: ReMe, session: ReMeSession) -> None:
+    parts = [{"type": "input_image", "image_url": url} for url in ("sha256:" + "0" * 64, "DATA:image/png;base64,*")]
+    items: list[Any] = [{"role": "user", "content": [{"type": "input_text", "text": "Look"}, *parts]}]
+    await session.add_items(items)
+    assert await session.get_items() == items
+    assert [item.message.text for item in (await memory.find_messages(user_id="ana")).messages] == ["Look"]

@@ -25,7 +25,7 @@ async def keep(folder: Path) -> None:
 
 def test_an_image_is_named_by_show_and_saved_once(reme: Reme, tmp_path: Path) -> None:
     asyncio.run(keep(tmp_path / ".reme"))
-    assert REF in reme("show", "m1", "--user", "ana").out
+    assert reme("show", "m1", "--user", "ana").out.count(REF) == 1
     file = tmp_path / "door.png"
     assert "image/png" in reme("blob", REF, "--output", str(file), "--user", "ana").out
     assert file.read_bytes() == PNG
@@ -35,3 +35,14 @@ def test_an_image_is_named_by_show_and_saved_once(reme: Reme, tmp_path: Path) ->
     assert other.code != 0
     assert not (tmp_path / "other").exists()
     assert "1 (13 bytes)" in reme("stats", "--user", "ana").out
+
+
+def test_no_image_is_saved_over_the_memory_and_a_link_stays_one(reme: Reme, tmp_path: Path) -> None:
+    asyncio.run(keep(tmp_path / ".reme"))
+    database, file, link = tmp_path / ".reme" / "memory.db", tmp_path / "door.png", tmp_path / "link.png"
+    refused = reme("blob", REF, "-o", str(database), "--force", "--user", "ana")
+    assert (refused.code != 0, "SQLite database" in refused.err) == (True, True)
+    file.write_bytes(b"older")
+    link.symlink_to(file)
+    assert reme("blob", REF, "-o", str(link), "--force", "--user", "ana").code == 0
+    assert (link.is_symlink(), file.read_bytes()) == (True, PNG)

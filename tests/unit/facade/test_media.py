@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator
+import threading
+from collections import UserDict
+from collections.abc import AsyncIterator, KeysView
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from reme_core import ReMe
-from reme_core.errors import BlobNotFoundError, InvalidInputError
+from reme_core.errors import BlobNotFoundError, InvalidInputError, InvalidLinesError
 from reme_core.schema import MAX_BLOB_BYTES, ImageBlock, Message, TextBlock, data_url
 from reme_core.schema.blobs import blob_reference
 from reme_core.schema.openai_messages import wire_messages
@@ -91,6 +93,8 @@ async def test_a_text_that_is_cut_beside_an_image_is_still_the_stored_message(me
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgpzbWFsbA=="}},
         {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgpzbWFsbA"},
         {"type": "file", "file": {"file_data": "iVBORw0KGgpzbWFsbA==", "filename": "a.png"}},
+        {"type": "input_file", "file_data": "data:image/png;base64,iVBORw0KGgpzbWFsbA==", "filename": "a.png"},
+        {"type": "image", "url": " DATA:;base64,iVBORw0KGgpzbWFsbA=="},
         {"type": "document", "title": "a.png", "source": {"type": "base64", "data": "iVBORw0KGgpzbWFsbA=="}},
         {"type": "input_audio", "input_audio": {"data": "iVBORw0KGgpzbWFsbA==", "format": "mp3"}},
         {"type": "image", "url": "data:,%89PNG%0D%0A%1A%0Asmall"},
@@ -104,6 +108,19 @@ async def test_every_form_of_bytes_becomes_the_same_blob(memory: ReMe, part: dic
     assert (found.data, found.media_type) == (SMALL, "image/png")
     with pytest.raises(BlobNotFoundError):
         await memory.read_blob(found.ref, user_id="bob")
+
+
+async def test_bytes_are_read_away_from_the_event_loop(memory: ReMe) -> None:
+    threads: list[bool] = []
+
+    class Watched(UserDict[str, object]):
+        def keys(self) -> KeysView[str]:
+            threads.append(threading.current_thread() is threading.main_thread())
+            return super().keys()
+
+    for content in ("tea", [{"type": "image", "data": SMALL}]):
+        await memory.summary([Watched({"role": "user", "content": content})], user_id="ann")
+    assert threads == [True, False]
 
 
 async def test_what_is_too_large_is_refused_by_its_size(memory: ReMe) -> None:
@@ -126,6 +143,18 @@ async def test_an_export_holds_the_bytes_once_and_comes_back_in_full(memory: ReM
             for item, place in zip(await memory.get_messages(["m1", "m2"], user_id="ann"), stored, strict=True)
         ]
         assert (await memory.stats(user_id="bob")).blobs == 1
+
+
+async def test_a_file_that_lacks_the_bytes_of_a_message_is_refused_whole(memory: ReMe, tmp_path: Path) -> None:
+    await memory.summary([("user", "before")], user_id="ann", session_id="first")
+    await memory.summary(said({"type": "image", "data": SMALL}), user_id="ann", session_id="second")
+    file = tmp_path / "ann.jsonl"
+    await memory.export(file, user_id="ann")
+    file.write_text(file.read_text().replace("data:image/png;base64,iVBORw0KGgpzbWFsbA==", blob_reference(SMALL)))
+    with pytest.raises(InvalidLinesError, match="bytes no line before it brings"):
+        await memory.import_(file, user_id="bob")
+    assert (await memory.stats(user_id="bob")).messages == 0
+    assert (await memory.import_(file, user_id="ann")).messages == 2
 
 
 async def test_a_model_that_talks_is_sent_the_image_that_was_stored_and_not_its_reference(tmp_path: Path) -> None:

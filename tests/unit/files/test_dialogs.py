@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from reme_core import FileMemory, ReMe
+from reme_core.errors import InvalidInputError
 from reme_core.files.dialogs import _skip
 
 
@@ -175,3 +176,14 @@ async def test_an_image_that_is_elsewhere_or_broken_costs_its_line_alone_and_no_
     assert [("no image or file" in told, "base64" in told) for told in problems] == [(False, True), (True, False)]
     found = (await memory.find_messages(user_id="ann")).messages
     assert [item.message.full_text for item in found] == ["[image: a red door]", "And a green gate"]
+
+
+async def test_what_is_taken_for_a_dialogue_can_be_read_from_it_however_large_and_nothing_else_is_written(
+    files: FileMemory, memory: ReMe, root: Path
+) -> None:
+    with pytest.raises(InvalidInputError, match="base64"):
+        await files.add_dialog([said("tea", 1), {**said("", 2), "content": [{"type": "image", "data": "*"}]}])
+    assert not (root / "dialog").exists()
+    await files.add_dialog([{**said("", 3), "content": [{"type": "image", "data": bytes(12_600_000)}]}])
+    assert (await files.sync()).problems == ()
+    assert (await memory.stats(user_id="ann")).blob_bytes == 12_600_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
 from reme_core import ReMe
-from reme_langchain import ReMeMiddleware
+from reme_langchain import ReMeMiddleware, from_langchain, to_langchain
 from tests.adapters.langchain.agents import THREAD, invoke
 from tests.adapters.langchain.scripted import ScriptedChat
 from tests.support.images import BASE64, DATA_URL, IMAGE, base64_in, blobs_in
@@ -67,3 +68,30 @@ async def test_an_image_handed_in_again_by_a_run_without_a_thread_is_not_kept_ag
             assert middleware.drain(20)
         found = await memory.find_messages(user_id="ann")
     assert sum(bool(item.message.blob_references) for item in found.messages) == 1
+
+
+async def test_a_reference_that_somebody_made_up_costs_no_turn(tmp_path: Path) -> None:
+    made_up = {"type": "image_url", "image_url": {"url": "sha256:" + "0" * 64}}
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        with ReMeMiddleware(memory, owner="ann") as middleware:
+            tool = ToolMessage([made_up], tool_call_id="c", id="t")
+            said = [HumanMessage([{"type": "text", "text": "look"}, made_up], id="h"), tool, AIMessage("seen", id="b")]
+            await middleware.aafter_agent({"messages": said}, Runtime())
+            assert middleware.drain(20)
+        found = await memory.find_messages(user_id="ann")
+    assert [item.message.text for item in found.messages] == ["look", "", "seen"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+async def test_an_image_that_is_kept_apart_is_told_in_words_where_no_model_could_follow_its_reference(
+    tmp_path: Path, part: dict[str, Any]
+) -> None:
+    small = json.loads(json.dumps(part).replace(BASE64, "iVBORw0K"))
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        for message in (HumanMessage([small], id="h"), ToolMessage([small], tool_call_id="c", id="t")):
+            await memory.summary(from_langchain([message]), user_id="ann")
+        stored = await memory.get_messages(["h", "t"], user_id="ann")
+    assert all(item.message.blob_references for item in stored)
+    shown = str([message.content for message in to_langchain(item.message for item in stored)])
+    assert "sha256:" not in shown
+    assert shown.count("'type': 'text'") == 2

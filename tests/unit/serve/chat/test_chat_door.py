@@ -397,3 +397,36 @@ def test_ids_follow_from_what_was_said():
 
 def _turn(answer, question):
     return [{"role": "assistant", "content": answer}, user(question)]
+
+
+def look(url):
+    return {
+        "role": "user",
+        "content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": url}}],
+    }
+
+
+@pytest.mark.parametrize("url", ["sha256:" + "0" * 64, "data:image/png;base64,*"])
+def test_an_image_that_no_store_takes_costs_no_turn_of_its_talk(client, model, tmp_path, url):
+    model.replies(Completion(text="A door."), Completion(text="Red."))
+    first = ask(client, look(url))
+    ask(client, look(url), {"role": "assistant", "content": "A door."}, user("which colour?"))
+    assert first.headers["x-reme-memory"] == "none"
+    assert said(tmp_path) == [
+        ("user", "look\n[image]"),
+        ("assistant", "A door."),
+        ("user", "which colour?"),
+        ("assistant", "Red."),
+    ]
+
+
+def test_two_images_with_the_same_words_are_two_talks(client, model, tmp_path):
+    model.replies(*[Completion(text=text) for text in ("A door.", "A cat.", "Red.")])
+    door, cat = (look(f"data:image/png;base64,{data}") for data in ("ZG9vcg==", "Y2F0"))
+    sessions = [
+        ask(client, *talk).headers["x-reme-session"]
+        for talk in ((door,), (cat,), (door, {"role": "assistant", "content": "A door."}, user("which colour?")))
+    ]
+    assert sessions[0] == sessions[2] != sessions[1]
+    assert len(said(tmp_path, session_id=sessions[0])) == 4
+    assert said(tmp_path, session_id=sessions[1]) == [("user", "look"), ("assistant", "A cat.")]
