@@ -5,6 +5,7 @@ Shares and figures are fractions, no percent; times are milliseconds, sizes byte
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, Self
@@ -12,6 +13,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from reme_core.errors import InvalidInputError
+from reme_core.private_drafts import private_draft, put_in_place
 
 # Category of summaries over the questions of all categories.
 ALL = "all"
@@ -199,5 +201,13 @@ class Results(_Part):
             raise ResultsFileError(message) from exc
 
     def write(self, path: Path) -> None:
-        """Write the file whole."""
-        path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        """Write the file whole: what lay there stays until it is (OSError)."""
+        text = self.model_dump_json(indent=1) + "\n"
+        if path.exists() and not path.is_file():  # a pipe
+            path.write_text(text, encoding="utf-8")
+            return
+        with private_draft(path.resolve()) as draft:
+            draft.write_text(text, encoding="utf-8")
+            if path.exists():
+                shutil.copymode(path, draft)
+            put_in_place(draft, path.resolve())
