@@ -12,10 +12,12 @@ import hashlib
 import json
 import os
 import random
+import re
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, Self
+from typing import BinaryIO, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
@@ -77,7 +79,10 @@ class KeptAnswer(BaseModel):
 
 
 class AnswerBook:
-    """Answers and marks in a file of JSON lines, each on disk before the next is asked for."""
+    """Answers and marks in a file of JSON lines, each on disk before the next is asked for.
+
+    Runs at the same time share a file: each takes over what the others have kept.
+    """
 
     def __init__(self, path: Path) -> None:
         """Read what is there; the file is made with the first answer.
@@ -86,16 +91,11 @@ class AnswerBook:
             ConfigurationError: It is no such file.
         """
         self._path = path
-        data = path.read_bytes() if path.exists() else b""
-        # A line that broke off with its process is cut away before the next is written, and asked again.
-        self._whole = data.rfind(b"\n") + 1
-        try:
-            self._kept = {
-                kept.key: kept for kept in map(KeptAnswer.model_validate_json, data[: self._whole].splitlines())
-            }
-        except ValidationError as exc:
-            msg = f"{path} is no file of kept answers: name another one, or remove it"
-            raise ConfigurationError(msg) from exc
+        self._whole = 0
+        self._kept: dict[str, KeptAnswer] = {}
+        if path.exists():
+            with path.open("rb") as file:
+                self._take_over(file)
 
     @classmethod
     def beside(cls, results: Path) -> Self:
@@ -109,13 +109,37 @@ class AnswerBook:
     def add(self, kept: KeptAnswer) -> None:
         """Keep one more, durably."""
         line = kept.model_dump_json().encode() + b"\n"
-        with self._path.open("ab") as file:
+        with self._path.open("a+b") as file:
+            _lock(file.fileno())
+            self._take_over(file)
             file.truncate(self._whole)
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
         self._whole += len(line)
         self._kept[kept.key] = kept
+
+    def _take_over(self, file: BinaryIO) -> None:
+        """Read the lines that are new. One that broke off with its process is cut away by the next that is written."""
+        if file.seek(0, os.SEEK_END) < self._whole:  # it was removed or emptied meanwhile
+            self._whole = 0
+        file.seek(self._whole)
+        data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        try:
+            self._kept |= {kept.key: kept for kept in map(KeptAnswer.model_validate_json, whole.splitlines())}
+        except ValidationError as exc:
+            msg = f"{self._path} is no file of kept answers: name another one, or remove it"
+            raise ConfigurationError(msg) from exc
+        self._whole += len(whole)
+
+
+def _lock(descriptor: int) -> None:
+    """Wait for the turn of this process at an open file, until it closes it; Windows knows no such turns."""
+    if sys.platform != "win32":
+        import fcntl  # noqa: PLC0415  # there is none on Windows
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 class _Meter:
@@ -227,6 +251,8 @@ async def _ask_all(stage: Stage, rows: Sequence[Row], book: AnswerBook) -> dict[
             if in_a_row >= _GIVE_UP_AFTER:
                 failures[key] = ModelUnavailableError(f"not asked after {in_a_row} failures in a row: run it again")
                 return
+            if book.find(key) is not None:  # another run was faster
+                return
             try:
                 book.add(await stage.ask(missing[key]))
             except ModelError as exc:
@@ -255,13 +281,19 @@ def _with_kept(row: Row, kept: KeptAnswer) -> Row:
 def _reader_question(row: Row) -> str | None:
     if row.notes is None or row.gold is None:
         return None
-    return f"{fence('notes', row.notes or '(nothing was found)')}\n{fence('question', row.question)}"
+    return _fenced({"notes": row.notes or "(nothing was found)", "question": row.question})
 
 
 def _judge_question(row: Row) -> str | None:
     if row.answer is None or row.gold is None:
         return None
-    return "\n".join((fence("question", row.question), fence("gold", row.gold), fence("answer", row.answer)))
+    return _fenced({"question": row.question, "gold": row.gold, "answer": row.answer})
+
+
+def _fenced(parts: Mapping[str, str]) -> str:
+    """Return parts, each in its fence; none of them holds a tag of another one."""
+    tag = re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(parts)})\b)", re.IGNORECASE)
+    return "\n".join(fence(name, tag.sub(r"\\u003c", text)) for name, text in parts.items())
 
 
 async def _read(model: ChatModel, prompt: Prompt, user: str) -> Mapping[str, JsonValue]:
