@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from reme_bench.report_pictures import IntervalPicture, Measured, interval_picture, shown
 from reme_bench.results import ALL, Milliseconds, Results, Row, Summary, System
+from reme_bench.summary import TOKENS
 from reme_core.errors import InvalidInputError
 from reme_core.schema.hits import with_hidden_shown
 from reme_core.serve.inspect.pictures import Part, stacked
@@ -52,10 +53,10 @@ class Charted(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A question of a data set, and what each system made of it."""
+    """A question of a data set, and what each system made of it; `first` is a row that has its text, if one does."""
 
     first: Row
-    rows: Sequence[tuple[str, Row]]
+    rows: Sequence[tuple[str, Row, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +98,17 @@ class Section:
     @property
     def questions(self) -> list[Answered]:
         """Return the questions in the order of the files."""
-        by: dict[tuple[str, str], list[tuple[str, Row]]] = {}
+        by: dict[tuple[str, str], list[tuple[str, Row, str]]] = {}
         for run in self.runs:
             for row in run.results.rows:
-                by.setdefault((row.conversation, row.question_id), []).append((run.name(row.system), row))
-        return [Answered(rows[0][1], rows) for rows in by.values()]
+                told = (run.name(row.system), row, _missing(run.results, row))
+                by.setdefault((row.conversation, row.question_id), []).append(told)
+        return [Answered(max((row for _, row, _ in rows), key=_told_of_question), rows) for rows in by.values()]
+
+    def asked(self, category: str) -> int:
+        """Return how many questions of a category there are."""
+        rows = (row for run in self.runs for row in run.results.rows if row.category == category)
+        return len({(row.conversation, row.question_id) for row in rows})
 
     def latency(self, times: str) -> list[tuple[str, Milliseconds, list[Part]]]:
         """Return median and 95th percentile of `search` or `append`, as numbers and as a bar."""
@@ -134,8 +141,22 @@ def pictured(charts: Sequence[Charted]) -> list[Charted]:
     return sorted(charts, key=lambda one: _PICTURED.index(one.figure) if one.figure in _PICTURED else len(_PICTURED))
 
 
+def _told_of_question(row: Row) -> tuple[bool, bool]:
+    return bool(row.question), row.gold is not None
+
+
+def _missing(results: Results, row: Row) -> str:
+    """Return what nobody said of a row, though it was to be asked for; "" where nothing is missing."""
+    made = results.answering
+    if made is None or row.notes is None or row.gold is None:
+        return ""
+    if row.answer is None:
+        return "not answered"
+    return "not judged" if made.judge is not None and row.marks is None else ""
+
+
 def _chart(figure: str, rows: Sequence[Measured], *, around_zero: bool = False) -> Charted:
-    share = all(abs(value) <= 1 for row in rows for value in row[1:4])
+    share = figure != TOKENS and all(abs(value) <= 1 for row in rows for value in row[1:4])
     return Charted(figure, interval_picture(rows, share=share, around_zero=around_zero), rows, share)
 
 
@@ -146,12 +167,18 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
         InvalidInputError: No file was named.
         ResultsFileError: One is no file of results.
     """
+    paths = list(dict.fromkeys(paths))  # a file named twice is one
     if not paths:
         msg = "results: name at least one file that `reme bench` wrote"
         raise InvalidInputError(msg)
     read = [(path, Results.read(path)) for path in paths]
     times = Counter(results.dataset.sha256 for _, results in read)
-    return [Run(path.stem if times[results.dataset.sha256] > 1 else "", results) for path, results in read]
+    stems = Counter(path.stem for path in paths)
+    labels = [path.stem if stems[path.stem] == 1 else str(path) for path in paths]
+    return [
+        Run(label if times[results.dataset.sha256] > 1 else "", results)
+        for label, (_, results) in zip(labels, read, strict=True)
+    ]
 
 
 def render(runs: Sequence[Run]) -> str:
@@ -166,6 +193,9 @@ def render(runs: Sequence[Run]) -> str:
 
 def write_report(paths: Sequence[Path], out: Path) -> None:
     """Write the page of these files of results (InvalidInputError, ResultsFileError, OSError)."""
+    if out.exists() and any(path.exists() and path.samefile(out) for path in paths):
+        msg = f"{str(out)!r} is one of the files of results: name another one for the page, such as report.html"
+        raise InvalidInputError(msg)
     out.write_text(render(read_runs(paths)), encoding="utf-8")
 
 

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from reme_bench.report import read_runs, render, write_report
+from reme_bench.report import Run, Section, read_runs, render, write_report
 from reme_bench.report_pictures import Measured, interval_picture, shown
 from reme_bench.results import (
     AnswerFailure,
@@ -180,3 +180,47 @@ def test_axis_of_shares_is_whole_that_of_differences_has_zero_in_the_middle() ->
     assert [tick.text for tick in gaps.ticks][::2] == ["-40.0", "0.0", "40.0"]
     assert interval_picture([], share=False).lanes == []
     assert shown(1500.0, share=False) == "1,500"
+
+
+def test_files_of_one_name_in_two_folders_are_told_apart_and_one_named_twice_is_one(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    paths = [written(tmp_path / folder, same=results())[0] for folder in ("a", "b")]
+    assert [run.label for run in read_runs(paths)] == [str(path) for path in paths]
+    assert [run.label for run in read_runs([paths[0], paths[0]])] == [""]
+
+
+def test_page_is_not_written_over_the_results_that_it_is_of(tmp_path: Path) -> None:
+    (path,) = written(tmp_path, one=results())
+    with pytest.raises(InvalidInputError, match="one of the files of results"):
+        write_report([path], tmp_path / "." / "one.json")
+    assert Results.read(path) == results()
+
+
+def test_tokens_are_no_percent_however_small_their_difference_is() -> None:
+    made = results()
+    rows = [row.model_copy(update={"tokens_to_80": 40}) for row in made.rows]
+    gaps = Section([Run("", summarised(made.model_copy(update={"rows": tuple(rows)})))]).differences
+    assert {chart.figure: chart.share for chart in gaps}["tokens to 80 %"] is False
+
+
+def test_missing_answers_and_marks_are_told_at_their_question_and_not_as_wrong() -> None:
+    made = results()
+    lost = (
+        made.rows[0].model_copy(update={"answer": None, "marks": None}),
+        made.rows[1].model_copy(update={"marks": None}),
+    )
+    text = " ".join(Page(render([Run("", made.model_copy(update={"rows": lost}))])).text.split())
+    assert "reme: not answered" in text
+    assert "BM25: not judged" in text
+    assert not {"wrong", "right"} & set(text.partition("Questions")[2].split())
+
+
+def test_question_is_told_by_the_file_that_has_its_text_and_counted_once(tmp_path: Path) -> None:
+    made = results()
+    bare = [row.model_copy(update={"question": "", "gold": None}) for row in made.rows]
+    paths = written(tmp_path, a=made.model_copy(update={"rows": tuple(bare)}), b=made)
+    text = Page(render(read_runs(paths))).text
+    assert text.count("Asked 2? plain") == 1
+    assert "one plain, 2 questions" in text
+    assert "q2 plain" in Page(render(read_runs(paths[:1]))).text
