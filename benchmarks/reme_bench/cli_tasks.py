@@ -67,7 +67,7 @@ async def _run_tasks(
     before: TaskSet, later: TaskSet | None, model: str | None, base_url: str | None, out: Path
 ) -> Results:
     solver = None if model is None else endpoint_model(model, base_url)
-    folder = out.with_suffix(".memory")
+    folder = task_runs.memory_of(before, model, out)
     async with ReMe("tasks", folder, llm=solver and solver.chat, embedding=None, vector_store=OWN_FILE) as memory:
         await task_runs.learn(memory, before)
         told = await task_runs.retrieve(memory, before, later)

@@ -7,12 +7,15 @@ were, and the figure is how much of what a solution needs stands in what is retr
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import zip_longest
+from pathlib import Path
 
 from pydantic import JsonValue
 
@@ -24,7 +27,6 @@ from reme_bench.task_sets import FunctionDoc, Task, TaskSet, parse_call
 from reme_core import ReMe
 from reme_core.errors import InvalidInputError
 from reme_core.ports import ChatModel, ResponseSchema
-from reme_core.schema import Trajectory
 from reme_core.steps.ask_json import JsonQuestion, ask, object_schema
 from reme_core.text import Prompt, fence, json_line, load_prompt
 
@@ -45,6 +47,16 @@ _CALLS = ResponseSchema(
 )
 
 
+def memory_of(tasks: TaskSet, model: str | None, results: Path) -> Path:
+    """Return the folder of the memory beside a file of results.
+
+    What is learnt from and by whom names it: a memory of other attempts may hold tasks of this second half.
+    """
+    attempts = [task.attempt.trajectory_id for task in tasks.halves()[0] if task.attempt is not None]
+    digest = hashlib.sha256(json.dumps([model, attempts]).encode()).hexdigest()
+    return results.with_suffix(f".{digest[:12]}.memory")
+
+
 async def learn(memory: ReMe, tasks: TaskSet) -> None:
     """Hand in the recorded attempts at the first half; what was handed in before is not learnt from again.
 
@@ -62,14 +74,20 @@ async def learn(memory: ReMe, tasks: TaskSet) -> None:
 async def retrieve(memory: ReMe, tasks: TaskSet, later: TaskSet | None = None) -> Results:
     """Return what the memory gives for each task of the second half, in a row beside one without memory.
 
-    `first try` of the row without memory is the recorded attempt's, where there is one; of the other the attempt's in
-    `later`, the same set as an agent did it that had been given the notes.
+    `first try` of the row without memory is what the set's evaluation says of the recorded attempt; of the other what
+    it says in `later`, the same set as an agent did it that had been given the notes.
+
+    Raises:
+        InvalidInputError: `later` has no verdict on any of these tasks.
     """
     name = ATTEMPTS if memory.llm is None else LESSONS
-    again = {} if later is None else {task.task_id: task.attempt for task in later.tasks}
+    again = {} if later is None else {task.task_id: task for task in later.tasks if task.solved is not None}
+    if later is not None and not any(task.task_id in again for task in tasks.halves()[1]):
+        msg = f"{later.file} of the second run has no verdict on any task of the second half: have it evaluated"
+        raise InvalidInputError(msg)
     rows = []
     for task in tasks.halves()[1]:
-        before, after = _first_try(task.attempt), _first_try(again.get(task.task_id))
+        before, after = _first_try(task), _first_try(again.get(task.task_id))
         notes = await _notes(memory, task, tasks.name)
         figures = {FOUND: float(bool(notes))} | ({NAMED: _named(task, notes)} if task.tools else {})
         rows += [_row(WITHOUT, task, "", before), _row(name, task, notes, figures | after)]
@@ -91,7 +109,7 @@ async def solve(results: Results, tasks: TaskSet, solver: NamedModel, book: Answ
     Calls are compared with the right ones, name by name and argument by argument: nothing is run, so that another way
     to the same end counts as wrong for both. A set's own verdicts are those of `retrieve`.
     """
-    by_id = {task.task_id: task for task in tasks.halves()[1] if task.calls is not None and task.functions}
+    by_id = {task.task_id: task for task in tasks.halves()[1] if task.calls and task.functions}
     if not by_id:
         msg = f"{tasks.name} has no right calls to compare with: have the set's own runner try the tasks with the notes"
         raise InvalidInputError(msg)
@@ -109,12 +127,13 @@ async def solve(results: Results, tasks: TaskSet, solver: NamedModel, book: Answ
 
 
 def turns_right(task: Task, turns: list[list[str]]) -> list[bool]:
-    """Return for each turn whether its calls are the right ones, in their order."""
+    """Return for each turn whether its calls are the right ones, in their order; calls of a turn too many are wrong."""
     documents: Mapping[str, FunctionDoc] = {document.name: document for document in task.functions}
-    given = [*turns, *([] for _ in range(len(task.calls or ()) - len(turns)))]
+    while turns and not turns[-1]:
+        turns = turns[:-1]
     return [
         [parse_call(call, documents) for call in wrote] == [parse_call(call, documents) for call in right]
-        for wrote, right in zip(given, task.calls or (), strict=False)
+        for wrote, right in zip_longest(turns, task.calls or (), fillvalue=())
     ]
 
 
@@ -127,8 +146,8 @@ async def _notes(memory: ReMe, task: Task, name: str) -> str:
     return found.text
 
 
-def _first_try(attempt: Trajectory | None) -> dict[str, float]:
-    return {} if attempt is None else {FIRST_TRY: attempt.score}
+def _first_try(task: Task | None) -> dict[str, float]:
+    return {} if task is None or task.solved is None else {FIRST_TRY: float(task.solved)}
 
 
 def _named(task: Task, notes: str) -> float:

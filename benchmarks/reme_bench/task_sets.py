@@ -66,6 +66,7 @@ class Task:
         calls: The right calls of each turn; None: the set has none.
         functions: The functions that may be called, where they are described.
         attempt: A recorded attempt with its score, if there is one.
+        solved: What the set's own evaluation says; None: it doesn't. A run that broke off has a verdict and no attempt.
     """
 
     task_id: str
@@ -76,6 +77,7 @@ class Task:
     calls: tuple[tuple[str, ...], ...] | None = None
     functions: tuple[FunctionDoc, ...] = field(default=(), repr=False)
     attempt: Trajectory | None = field(default=None, repr=False)
+    solved: bool | None = None
 
     @property
     def instruction(self) -> str:
@@ -127,6 +129,8 @@ class _BfclResult(_Lax):
 class _BfclScore(_Lax):
     id: str | None = None  # the first line has none: it sums up the others, which are the failures
     valid: bool = False
+    correct_count: int | None = None
+    total_count: int | None = None
 
 
 class _AppWorldSpecs(_Lax):
@@ -164,9 +168,10 @@ def read_bfcl(questions: Path, results: Path | None = None, scores: Path | None 
     entries = list(_lines(questions, _BfclEntry))
     truths = _beside(questions.parent / "possible_answer" / questions.name)
     documents = _documents(questions.parent / "multi_turn_func_doc")
-    failed = {score.id for score in _lines(scores, _BfclScore) if not score.valid} if scores else set()
+    made = {result.id: result for result in _lines(results, _BfclResult)} if results else {}
+    failed = _bfcl_failures(scores, len(made)) if scores else frozenset()
     attempts: dict[str, Trajectory | None] = {}
-    for result in _lines(results, _BfclResult) if results else ():
+    for result in made.values():
         with _reading(results or questions, _BfclResult):
             attempts[result.id] = _bfcl_attempt(result, solved=result.id not in failed)
     tasks = []
@@ -187,6 +192,7 @@ def read_bfcl(questions: Path, results: Path | None = None, scores: Path | None 
                     if document.name not in entry.excluded_function
                 ),
                 attempt=attempts.get(entry.id),
+                solved=entry.id not in failed if entry.id in made else None,
             )
         )
     return TaskSet(
@@ -247,6 +253,24 @@ def parse_call(call: str, documents: Mapping[str, FunctionDoc] | None = None) ->
     return name, {**defaults, **arguments, **named}
 
 
+def _bfcl_failures(path: Path, results: int) -> frozenset[str]:
+    """Return the ids of what failed. What isn't named has succeeded, so the file has to be whole, and of these results.
+
+    Raises:
+        WrongFileError: It isn't.
+    """
+    told = _lines(path, _BfclScore)
+    failed = frozenset(score.id for score in told if score.id is not None and not score.valid)
+    total, right = (told[0].total_count, told[0].correct_count) if told else (None, None)
+    if total != results or right is None or right + len(failed) != results:
+        message = (
+            f"{str(path)!r} is not the whole evaluation of {results} results: it names {len(failed)} failures, and its "
+            f"first line {right} right ones of {total}; run `bfcl evaluate` again"
+        )
+        raise WrongFileError(message)
+    return failed
+
+
 def _bfcl_attempt(attempt: _BfclResult, *, solved: bool) -> Trajectory | None:
     messages: list[Message] = []
     turns = [turn for turn in attempt.inference_log if isinstance(turn, dict)]
@@ -291,6 +315,7 @@ def _appworld_task(task_id: str, outputs: Path, data: Path, verdict: _AppWorldVe
         turns=(instruction,),
         tools=tuple(_whole(needed, _AppWorldNames).root) if needed.exists() else (),
         attempt=attempt,
+        solved=verdict.success,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,7 @@ def test_files_of_another_form_are_refused_and_named(tmp_path: Path) -> None:
     make_bfcl(tmp_path)
     log = [{"begin_of_turn_query": [{"role": "user", "content": "\ud800"}]}]
     lines(tmp_path / RESULTS, [{"id": "multi_turn_base_0", "inference_log": log}])
+    lines(tmp_path / SCORES, [{"correct_count": 1, "total_count": 1}])
     with pytest.raises(InvalidInputError, match=r"_result\.json' can't be read"):
         read_bfcl(tmp_path / QUESTIONS, tmp_path / RESULTS, tmp_path / SCORES)
     with pytest.raises(InvalidInputError, match="appworld evaluate"):
@@ -211,23 +213,15 @@ async def test_without_a_model_the_attempts_are_found_as_they_were(appworld: Tas
 async def test_verdicts_of_an_agent_that_had_the_notes_stand_beside_those_before(
     appworld: TaskSet, tmp_path: Path
 ) -> None:
-    solved = [task.attempt.model_copy(update={"score": 1.0}) for task in appworld.tasks if task.attempt]
-    rows = zip(appworld.tasks, solved, strict=True)
-    later = TaskSet(
-        name="AppWorld",
-        licence="",
-        file="after",
-        sha256="",
-        tasks=tuple(
-            type(task)(task_id=task.task_id, family=task.family, category="", turns=task.turns, attempt=attempt)
-            for task, attempt in rows
-        ),
-    )
+    later = replace(appworld, tasks=tuple(replace(task, solved=True) for task in appworld.tasks))
     async with ReMe("tasks", tmp_path / "memory", llm=None, embedding=None) as memory:
         await task_runs.learn(memory, appworld)
         told = await task_runs.retrieve(memory, appworld, later)
     (gain,) = [pair for pair in told.paired if pair.figure == task_runs.FIRST_TRY]
     assert (gain.difference, gain.n) == (0.5, 2)
+    async with ReMe("tasks", tmp_path / "memory", llm=None, embedding=None) as memory:
+        with pytest.raises(InvalidInputError, match="no verdict"):
+            await task_runs.retrieve(memory, appworld, replace(later, tasks=later.tasks[:2]))
 
 
 async def test_lessons_of_the_first_half_help_with_the_second_at_the_first_try(bfcl: TaskSet, tmp_path: Path) -> None:
@@ -292,3 +286,56 @@ async def test_set_without_right_calls_or_attempts_says_what_to_do(appworld: Tas
         told = await task_runs.retrieve(memory, appworld)
     with pytest.raises(InvalidInputError, match="no right calls"):
         await task_runs.solve(told, appworld, NamedModel("m", ScriptedChatModel()), AnswerBook(tmp_path / "book"))
+
+
+async def test_attempt_that_left_no_log_counts_as_the_failure_that_it_is(tmp_path: Path) -> None:
+    make_bfcl(tmp_path)
+    results = [json.loads(line) for line in (tmp_path / RESULTS).read_text().splitlines()]
+    del results[3]["inference_log"]
+    lines(tmp_path / RESULTS, results)
+    scores = [
+        {"correct_count": 2, "total_count": 4},
+        {"id": "multi_turn_base_1", "valid": False},
+        {"id": "multi_turn_base_3", "valid": False},
+        {"id": "multi_turn_base_3", "valid": False},
+    ]
+    tasks = read_bfcl(tmp_path / QUESTIONS, tmp_path / RESULTS, lines(tmp_path / SCORES, scores))
+    assert [(task.attempt is None, task.solved) for task in tasks.tasks[2:]] == [(False, True), (True, False)]
+    async with ReMe("tasks", tmp_path / "memory", llm=None, embedding=None) as memory:
+        told = await task_runs.retrieve(memory, tasks)
+    (first,) = [part for part in told.summary if (part.figure, part.category) == (task_runs.FIRST_TRY, "all")]
+    assert (first.mean, first.n) == (0.5, 2)
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        [],
+        [{"correct_count": 3, "total_count": 4}],
+        [{"correct_count": 3, "total_count": 9}, {"id": "multi_turn_base_1", "valid": False}],
+        [{"id": "multi_turn_base_1", "valid": False}],
+    ],
+)
+def test_scores_that_are_cut_off_make_no_successes(tmp_path: Path, scores: Sequence[object]) -> None:
+    make_bfcl(tmp_path)
+    lines(tmp_path / SCORES, scores)
+    with pytest.raises(InvalidInputError, match="whole evaluation of 4 results"):
+        read_bfcl(tmp_path / QUESTIONS, tmp_path / RESULTS, tmp_path / SCORES)
+
+
+def test_memory_of_other_attempts_or_of_another_model_is_another_one(appworld: TaskSet, tmp_path: Path) -> None:
+    """A task of the second half may have been in the first half of another run into the same file."""
+    part = replace(appworld, tasks=appworld.tasks[2:])
+    places = [
+        task_runs.memory_of(tasks, model, tmp_path / "r.json")
+        for tasks, model in ((appworld, None), (appworld, "m"), (part, None), (appworld, None))
+    ]
+    assert places[0] == places[3]
+    assert len(set(places)) == 3
+
+
+def test_calls_of_a_turn_too_many_are_wrong_and_empty_ones_are_none(bfcl: TaskSet) -> None:
+    right = [["open_box('red')"], ["put(thing='spoon')"]]
+    assert task_runs.turns_right(bfcl.tasks[0], [*right, []]) == [True, True]
+    assert task_runs.turns_right(bfcl.tasks[0], [*right, ["put(thing='fork')"]]) == [True, True, False]
+    assert task_runs.turns_right(bfcl.tasks[0], right[:1]) == [True, False]
