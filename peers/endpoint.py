@@ -79,11 +79,19 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.forget_counts()
             self._reply(200, self.server.counts)
         elif self.path == "/v1/embeddings":
-            self._reply(200, embeddings(json.loads(body), self.server.vectors))
+            self._embed(body)
         elif self.path == "/v1/chat/completions" and self.server.upstream:
             self._hand_on(body)
         else:
             self._reply(404, {"error": {"message": f"nothing is served at {self.path}; is there an --upstream?"}})
+
+    def _embed(self, body: bytes) -> None:
+        try:
+            told = embeddings(json.loads(body), self.server.vectors)
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            self._reply(400, {"error": {"message": f"wanted an object with texts as `input`: {type(exc).__name__}"}})
+            return
+        self._reply(200, told)
 
     def _hand_on(self, body: bytes) -> None:
         headers = {"Content-Type": "application/json", "Authorization": self.headers.get("Authorization", "")}
@@ -93,6 +101,9 @@ class _Handler(BaseHTTPRequestHandler):
                 told = json.load(answer)
         except urllib.error.HTTPError as exc:
             self._reply(exc.code, {"error": {"message": exc.read().decode(errors="replace")}})
+            return
+        except (OSError, ValueError) as exc:
+            self._reply(502, {"error": {"message": f"the chat model upstream gave no answer: {exc}"}})
             return
         self.server.count_answer(told.get("usage") or {})
         self._reply(200, told)

@@ -59,7 +59,9 @@ def opened(job: Job, user: str) -> Iterator[Memories]:
     key = os.environ.get("OPENAI_API_KEY") or "none"
     chat = OpenAIChat(job.chat_model, base_url=job.chat_url, api_key=key, timeout_s=3600) if job.chat_url else None
     folder = str(Path(job.folder) / user)
-    with ReMe.sync("peers", folder, llm=chat, embedding=None if job.words_alone else vectors) as memory:
+    own = {"backend": "local_file"}  # whatever database the environment names
+    embedding = None if job.words_alone else vectors
+    with ReMe.sync("peers", folder, llm=chat, embedding=embedding, vector_store=own) as memory:
         yield Memories(memory, user, job.token_budget)
 
 

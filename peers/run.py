@@ -19,11 +19,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -32,37 +31,16 @@ from reme_bench.datasets import SOURCES, load
 from reme_bench.results import Dataset, Results, Row, System
 from reme_bench.runner import dataset_of
 
+from peers.environments import HERE, Candidate, call, candidates, environment_of, public, surroundings
 from peers.join import Output, failed, in_readme, marked, results_of, rows_of, system_of, table
 from peers.protocol import Job
 from peers.sheets import write_judge, write_sheets
 
-HERE = Path(__file__).resolve().parent
 RESULTS, README = HERE / "results.json", HERE.parent / "README.md"
 TOKEN_BUDGET, DIMENSION, EMBEDDING = 1024, 384, "all-MiniLM-L6-v2"
-# The model's load is waited for so long; each system's whole run, with a person as the chat model, so long.
-_START_S, _RUN_S = 180, 24 * 3600
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One system: its script, its requirements (none: reme's own environment), and the oldest Python it takes."""
-
-    name: str
-    script: str
-    requirements: str | None = None
-    with_model: str | None = None
-    words_alone: bool = False
-    python: tuple[int, int] = (3, 11)
-
-
-CANDIDATES = (
-    Candidate("reme, words alone", "reme_messages.py", words_alone=True),
-    Candidate("reme, with vectors", "reme_messages.py", with_model="reme, memories and messages"),
-    Candidate("mem0, infer=False", "mem0_memory.py", "mem0.txt", "mem0"),
-    Candidate("LangMem's store", "langmem_store.py", "langmem.txt", "LangMem's manager"),
-    Candidate("ReMe 0.3, add_memory", "reme_0_3.py", "reme_0_3.txt", "ReMe 0.3"),
-    Candidate("basic-memory", "basic_memory_notes.py", "basic_memory.txt", python=(3, 12)),
-)
+_LOOPBACK = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+# The model's load is waited for so long.
+_START_S = 180
 
 
 class Endpoint:
@@ -77,7 +55,7 @@ class Endpoint:
 
     def counts(self) -> dict[str, int]:
         """Return what was asked since."""
-        with urllib.request.urlopen(f"{self.url}/usage", timeout=60) as answer:
+        with _LOOPBACK.open(f"{self.url}/usage", timeout=60) as answer:
             told: dict[str, int] = json.load(answer)
         return told
 
@@ -88,7 +66,7 @@ class Endpoint:
 
     def _post(self, path: str, body: dict[str, object]) -> None:
         request = urllib.request.Request(f"{self.url}/{path}", json.dumps(body).encode())
-        with urllib.request.urlopen(request, timeout=600) as answer:
+        with _LOOPBACK.open(request, timeout=600) as answer:
             answer.read()
 
 
@@ -101,7 +79,11 @@ def endpoint(python: Path, work: Path, vectors: Path | None, upstream: str | Non
     command += ["--vectors", str(vectors)] if vectors else []
     command += ["--upstream", upstream] if upstream else []
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    with subprocess.Popen(command, env=environment) as process:
+    try:
+        process = subprocess.Popen(command, env=environment)
+    except OSError as exc:
+        raise SystemExit(f"{python}: {exc.strerror}: `make .venv-minilm/done` makes the model's environment") from exc
+    with process:
         try:
             yield Endpoint(f"http://127.0.0.1:{_port(port_file, process)}")
         finally:
@@ -115,47 +97,6 @@ def _port(port_file: Path, process: subprocess.Popen[bytes]) -> str:
             raise SystemExit("the embedding model isn't served: `make .venv-minilm/done` makes its environment")
         time.sleep(0.2)
     return port_file.read_text()
-
-
-def environment_of(candidate: Candidate, folder: Path) -> Path:
-    """Return the Python of a system's environment, made if there is none.
-
-    Raises:
-        RuntimeError: There is no such Python, or pip can't install the system; it says why.
-    """
-    if candidate.requirements is None:
-        return Path(sys.executable)
-    home = folder / Path(candidate.requirements).stem
-    python = home / "bin" / "python"
-    if not (home / "done").exists():
-        _call([_python(candidate.python), "-m", "venv", "--clear", str(home)])
-        requirements = str(HERE / candidate.requirements)
-        _call([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", requirements])
-        (home / "done").touch()
-    return python
-
-
-def _python(oldest: tuple[int, int]) -> str:
-    if sys.version_info[:2] >= oldest:
-        return sys.executable
-    for minor in range(oldest[1], oldest[1] + 3):
-        found = shutil.which(f"python3.{minor}")
-        if found and subprocess.run([found, "-V"], capture_output=True, check=False).returncode == 0:
-            return found
-    raise RuntimeError(f"it needs Python {oldest[0]}.{oldest[1]}, which isn't on the path")
-
-
-def _call(command: Sequence[str], log: Path | None = None) -> None:
-    """Run a command (RuntimeError: it failed; with the last line that it wrote)."""
-    environment = dict(os.environ)
-    if log is None or command[0] != sys.executable:
-        environment.pop("PYTHONPATH", None)
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=_RUN_S, check=False)
-    if log is not None:
-        log.write_text(done.stdout + done.stderr, encoding="utf-8")
-    if done.returncode:
-        told = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        raise RuntimeError(told[-1].strip() if told else f"exit code {done.returncode}")
 
 
 def ran(candidate: Candidate, python: Path, job: Job, served: Endpoint, work: Path) -> tuple[Output, dict[str, int]]:
@@ -174,7 +115,8 @@ def _ran_once(
     given, out = work / "job.json", work / "out.json"
     given.write_text(json.dumps(asdict(job), ensure_ascii=False), encoding="utf-8")
     served.reset()
-    _call([str(python), str(HERE / candidate.script), str(given), str(out)], work / "log.txt")
+    command = [str(python), str(HERE / candidate.script), str(given), str(out)]
+    call(command, surroundings(candidate, job, work), work / "log.txt")
     output: Output = json.loads(out.read_text(encoding="utf-8"))
     return output, served.counts()
 
@@ -211,21 +153,16 @@ def measured(
     systems: list[System] = []
     rows: list[Row] = []
     versions: dict[str, str] = {}
-    for candidate in CANDIDATES:
-        name = candidate.name
-        if given.model and candidate.with_model:
-            name = f"{candidate.with_model} ({given.model})"
-        if given.only and not any(word in name for word in given.only.split(",")):
-            continue
-        work = given.work / re.sub(r"\W+", "_", name).strip("_")
+    for name, candidate in candidates(given.only, given.model):
+        work = given.work.absolute() / re.sub(r"\W+", "_", name).strip("_")
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         chat_url = whole.chat_url if candidate.with_model else None
         job = replace(whole, folder=str(work / "data"), chat_url=chat_url, words_alone=candidate.words_alone)
         try:
             output, counts = ran(candidate, environment_of(candidate, given.environments), job, served, work)
-        except RuntimeError as exc:
-            systems.append(failed(name, str(exc)))
+        except (RuntimeError, OSError, ValueError, KeyError) as exc:
+            systems.append(failed(name, public(str(exc))))
             print(f"{name}: {exc}", flush=True)
             continue
         systems.append(system_of(name, output, counts))  # type: ignore[arg-type]  # the endpoint counts more
@@ -241,8 +178,10 @@ def chosen(given: argparse.Namespace) -> tuple[list[Conversation], Dataset]:
     loaded = load(SOURCES[given.set], given.data)
     names = given.conversations.split(",") if given.conversations else None
     talks = [_cut(talk, given.sessions) for talk in loaded if names is None or talk.name in names]
-    if not talks:
-        raise SystemExit(f"{given.data} has none of the conversations {given.conversations}")
+    unknown = set(names or ()) - {talk.name for talk in talks}
+    if unknown or not any(talk.questions for talk in talks):
+        lacking = f"no conversation {', '.join(sorted(unknown))}" if unknown else "no question about these sessions"
+        raise SystemExit(f"{given.data} has {lacking}")
     counted = {
         "name": given.title or loaded.source.title,
         "licence": given.licence or loaded.source.licence,
@@ -267,8 +206,11 @@ def run(given: argparse.Namespace) -> Results:
     if given.model and not upstream:
         raise SystemExit("--model needs OPENAI_BASE_URL, the address of the model's endpoint")
     conversations, dataset = chosen(given)
+    candidates(given.only, given.model)
     with endpoint(given.minilm, given.work, given.vectors, upstream) as served:
         systems, rows, versions = measured(given, conversations, served)
+    if not rows:
+        raise SystemExit(f"nothing could be measured, and {given.out} stays as it is")
     results = results_of(systems, rows, versions, dataset, datetime.now(UTC))
     results.write(given.out)
     return results
@@ -287,7 +229,8 @@ def main() -> None:
     if given.data is None:
         given.out = given.out or (RESULTS if given.readme or given.marks else given.work / "demo.json")
         given.data = HERE.parent / "examples" / "demo_conversation.json"
-    given.out = given.out or RESULTS
+    part = (given.only or given.sessions) and not (given.sheets or given.judge or given.marks or given.readme)
+    given.out = given.out or (given.work / "part.json" if part else RESULTS)
     if given.sheets:
         conversations, _ = chosen(given)
         print(write_sheets(given.sheets, dict(outputs(given.work)), conversations))
@@ -308,6 +251,13 @@ def main() -> None:
         README.write_text(in_readme(README.read_text(encoding="utf-8"), results), encoding="utf-8")
 
 
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("wanted 1 or more")
+    return number
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="?", help="conversations; none: the demo's")
@@ -315,14 +265,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--title", help="the name of the data set in the table, where the form doesn't tell it")
     parser.add_argument("--licence", help="that of the data set, the same")
     parser.add_argument("--conversations", help="names, with commas between them; all of the file otherwise")
-    parser.add_argument("--sessions", type=int, help="of each conversation only the first so many")
+    parser.add_argument("--sessions", type=_count, help="of each conversation only the first so many")
     parser.add_argument("--only", help="systems whose name holds one of these words, with commas between them")
     parser.add_argument("--model", help="the chat model that makes memories, behind OPENAI_BASE_URL")
     parser.add_argument("--minilm", type=Path, default=HERE.parent / ".venv-minilm" / "bin" / "python")
     parser.add_argument("--vectors", type=Path, help="vectors of these texts that were made before (npz)")
     parser.add_argument("--environments", type=Path, default=HERE / ".venvs")
     parser.add_argument("--work", type=Path, default=HERE / ".venvs" / "work", help="what the systems keep and write")
-    parser.add_argument("--out", type=Path, help="peers/results.json, of the demo one beside the work")
+    parser.add_argument("--out", type=Path, help="peers/results.json; of the demo or a part one beside the work")
     parser.add_argument("--sheets", type=Path, help="write what a reader needs into this folder")
     parser.add_argument("--judge", type=Path, help="write what a judge needs into this folder of sheets")
     parser.add_argument("--marks", type=Path)

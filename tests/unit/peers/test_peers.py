@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
+import sys
+import threading
+import urllib.error
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +16,8 @@ import pytest
 from reme_bench.conversations import Asked, Conversation, Turn, conversation
 from reme_bench.results import Dataset, Results
 
+from peers import environments, run
+from peers.endpoint import Endpoint as ServedEndpoint
 from peers.endpoint import KeptVectors, embeddings
 from peers.join import BEGIN, END, Output, failed, in_readme, marked, results_of, rows_of, system_of, table
 from peers.protocol import Note, within
@@ -122,3 +130,61 @@ def test_endpoint_embeds_a_text_once_and_answers_as_numbers_or_base64():
     assert [d["embedding"] for d in embeddings({"input": ["ab", "abc"]}, kept)["data"]] == [[2.0, 0.5], [3.0, 0.5]]
     assert embeddings({"input": "ab", "encoding_format": "base64"}, kept)["data"][0]["embedding"] == "AAAAQAAAAD8="
     assert kept.made == 2
+
+
+def test_scripts_get_no_settings_and_send_no_reports(tmp_path, monkeypatch):
+    for name in ("REME_DATABASE_URL", "BASIC_MEMORY_CLOUD_MODE", "LANGSMITH_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "theirs")
+    monkeypatch.setenv("LANGSMITH_TRACING", "true")
+    job = run.job_of([talk()], "http://127.0.0.1:1", None)
+    for candidate in environments.CANDIDATES:
+        given = environments.surroundings(candidate, job, tmp_path)
+        assert "theirs" not in given.values()
+        assert (given["LANGSMITH_TRACING"], given["BASIC_MEMORY_NO_PROMOS"], given["MEM0_TELEMETRY"]) == (
+            "false",
+            "1",
+            "False",
+        )
+        assert "127.0.0.1" in given["no_proxy"]
+        assert candidate.requirements is None or given["HOME"] == str(tmp_path / "home")
+    assert (
+        environments.surroundings(environments.CANDIDATES[2], replace(job, chat_url="http://x"), tmp_path)[
+            "OPENAI_API_KEY"
+        ]
+        == "theirs"
+    )
+
+
+def test_what_a_script_failed_with_holds_no_key(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    code = "import sys; sys.exit('refused: sk-secret')"
+    with pytest.raises(RuntimeError, match=r"refused: \(the key\)"):
+        environments.call([sys.executable, "-c", code], dict(os.environ), tmp_path / "log.txt")
+    assert "sk-secret" not in (tmp_path / "log.txt").read_text()
+
+
+def test_unknown_systems_and_conversations_and_a_missing_model_are_told(tmp_path):
+    with pytest.raises(SystemExit, match="there are reme, words alone; "):
+        environments.candidates("nobody", None)
+    assert [name for name, _ in environments.candidates(" mem0 ,basic", None)] == ["mem0, infer=False", "basic-memory"]
+    demo = ROOT / "examples" / "demo_conversation.json"
+    given = argparse.Namespace(set="own", data=demo, conversations="nobody", sessions=None, title=None, licence=None)
+    with pytest.raises(SystemExit, match="no conversation nobody"):
+        run.chosen(given)
+    with pytest.raises(SystemExit, match="minilm"), run.endpoint(tmp_path / "no-python", tmp_path, None, None):
+        pass
+
+
+def test_endpoint_lives_on_loopback_and_answers_what_it_cannot_do():
+    served = ServedEndpoint(0, KeptVectors(lambda texts: [[1.0] for _ in texts]), "http://127.0.0.1:9/v1")
+    assert served.server_address[0] == "127.0.0.1"
+    told = []
+    with served:
+        threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        for path, body in (("embeddings", b"{"), ("embeddings", b"[]"), ("chat/completions", b"{}")):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                run._LOOPBACK.open(f"http://127.0.0.1:{served.server_address[1]}/v1/{path}", body, timeout=30)
+            told.append(refused.value.code)
+            refused.value.close()
+        served.shutdown()
+    assert (told, served.counts["model_calls"]) == ([400, 400, 502], 0)
