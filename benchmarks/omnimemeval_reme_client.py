@@ -20,7 +20,6 @@ failure is not kept twice.
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import json
 import os
@@ -37,15 +36,22 @@ class ReMeClient:
     """A client of the harness; all of a process share one memory."""
 
     def add(self, messages: Sequence[Mapping[str, str]], user_id: str, **_kwargs: object) -> None:
-        """Keep a session; what the harness tells other backends besides is not needed."""
+        """Keep a session, and make its memories and vectors; what the harness tells other backends is not needed.
+
+        Nothing is left for later: the harness searches in another process. A message without text is left out.
+        """
+        told = [_whole_text(message) for message in messages]
+        messages = [message for message in told if message["content"].strip()]
         if not messages:
             return
         digest = hashlib.sha256(json.dumps([user_id, *map(dict, messages)], sort_keys=True).encode()).hexdigest()[:32]
         given = [_message(message, f"{digest}-{number}") for number, message in enumerate(messages)]
         _memory().summary(given, user_id=user_id, session_id=digest, end_session=True)
+        _memory().flush()
 
     def search(self, query: str, user_id: str, top_k: int) -> str:
         """Return what is found as dated lines; "" where there is nothing."""
+        query = query.encode("utf-8", "replace").decode()
         return _memory().retrieve(query, user_id=user_id, limit=top_k).text
 
     def delete_user(self, user_id: str) -> None:
@@ -61,19 +67,27 @@ def _memory() -> SyncReMe:
 @cache
 def _opened() -> SyncReMe:
     memory = ReMe("omnimemeval", os.environ.get("REME_DIR") or ".reme").sync()
-    memory.__enter__()
-    atexit.register(memory.close)
+    memory.__enter__()  # never closed: each call leaves all of it on disk, and threads are gone when a process ends
     return memory
 
 
+def _whole_text(message: Mapping[str, str]) -> dict[str, str]:
+    """Return a message with a text that can be kept: none where there is none, and no halves of broken emojis.
+
+    A speaker whom the harness repeats in the text stands once.
+    """
+    fields = {field: str(value).encode("utf-8", "replace").decode() for field, value in message.items() if value}
+    name, content = fields.get("name", ""), fields.get("content", "")
+    return fields | {"content": content.removeprefix(f"{name}: ") if name else content}
+
+
 def _message(message: Mapping[str, str], message_id: str) -> dict[str, str]:
-    """Return a message in reme's form; a speaker whom the harness repeats in the text stands once."""
-    name, content = message.get("name", ""), message["content"]
+    """Return a message in reme's form."""
     fields = {
         "message_id": message_id,
         "role": message.get("role", "user"),
-        "name": name,
-        "content": content.removeprefix(f"{name}: ") if name else content,
+        "name": message.get("name", ""),
+        "content": message["content"],
         "created_at": message.get("chat_time", ""),
     }
     return {field: value for field, value in fields.items() if value}

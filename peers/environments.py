@@ -89,8 +89,9 @@ def environment_of(candidate: Candidate, folder: Path) -> Path:
     if not (home / "done").exists():
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         requirements = str(HERE / candidate.requirements)
+        made_by = _python(candidate.python)
         try:
-            call([_python(candidate.python), "-m", "venv", "--clear", str(home)], environment)
+            call([made_by, "-m", "venv", "--clear", str(home)], environment)
             install = [
                 str(python),
                 "-m",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
@@ -80,3 +83,24 @@ def test_clients_of_several_threads_share_one_memory(client_module: ModuleType) 
     assert len(set(map(id, opened))) == 1
     client = client_module.ReMeClient()
     client.add = lambda *given, **told: None
+
+
+def test_messages_without_text_and_halves_of_emojis_lose_no_session(client_module: ModuleType) -> None:
+    client = client_module.ReMeClient()
+    blank = [{"role": "assistant", "name": "Ben", "content": "Ben: "}, {"role": "user", "content": ""}]
+    client.add([*blank, {"role": "user", "content": "My cat \ud83d is Tom."}], "u")
+    client.add(blank, "u")
+    assert "My cat ? is Tom." in client.search("cat \ud83d", "u", 5)
+
+
+def test_process_that_ends_leaves_nothing_to_do_and_says_nothing(tmp_path: Path) -> None:
+    """The harness ingests in one process and searches in another, and closes no client."""
+    script = tmp_path / "ingest.py"
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(CLIENT.parent)!r})\n"
+        "from omnimemeval_reme_client import ReMeClient\n"
+        "ReMeClient().add([{'role': 'user', 'content': 'The dog is Biscuit.'}], 'u')\n"
+    )
+    environment = {"REME_DIR": str(tmp_path / "m"), "PATH": os.environ["PATH"], "PYTHONPATH": str(CLIENT.parents[1])}
+    done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
