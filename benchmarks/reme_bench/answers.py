@@ -14,7 +14,8 @@ import os
 import random
 import re
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple, Self
@@ -26,6 +27,7 @@ from reme_bench.summary import summarised
 from reme_core import ReMe
 from reme_core.errors import (
     ConfigurationError,
+    ConflictError,
     ModelError,
     ModelOutputError,
     ModelRejectedError,
@@ -81,7 +83,7 @@ class KeptAnswer(BaseModel):
 class AnswerBook:
     """Answers and marks in a file of JSON lines, each on disk before the next is asked for.
 
-    Runs at the same time share a file: each takes over what the others have kept.
+    One run at a time asks for what is missing; see `held`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -102,6 +104,18 @@ class AnswerBook:
         """Open the book that belongs to a file of results (ConfigurationError)."""
         return cls(results.with_suffix(".answers.jsonl"))
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other runs away from the file, which would pay for the same answers (ConflictError: one is at it)."""
+        with self._path.open("a+b") as file:
+            try:
+                _lock(file.fileno())
+            except BlockingIOError as exc:
+                msg = f"another run keeps its answers in {str(self._path)!r} just now: wait for it, then run this again"
+                raise ConflictError(msg) from exc
+            self._take_over(file)
+            yield
+
     def find(self, key: str) -> KeptAnswer | None:
         """Return what is kept under a key."""
         return self._kept.get(key)
@@ -110,7 +124,6 @@ class AnswerBook:
         """Keep one more, durably."""
         line = kept.model_dump_json().encode() + b"\n"
         with self._path.open("a+b") as file:
-            _lock(file.fileno())
             self._take_over(file)
             file.truncate(self._whole)
             file.write(line)
@@ -135,11 +148,11 @@ class AnswerBook:
 
 
 def _lock(descriptor: int) -> None:
-    """Wait for the turn of this process at an open file, until it closes it; Windows knows no such turns."""
+    """Lock an open file until it is closed (BlockingIOError: another process has it); Windows knows no such lock."""
     if sys.platform != "win32":
         import fcntl  # noqa: PLC0415  # there is none on Windows
 
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class _Meter:
@@ -203,13 +216,16 @@ async def ask_stages(results: Results, stages: Sequence[Stage], book: AnswerBook
     rows = [row.model_copy(update={} if stages[0].question(row) is None else blank) for row in results.rows]
     used: dict[str, KeptAnswer] = {}
     lost: list[AnswerFailure] = []
-    for stage in stages:
-        keys = {place: stage.key(user) for place, row in enumerate(rows) if (user := stage.question(row)) is not None}
-        failures = await _ask_all(stage, rows, book)
-        found = {place: kept for place, key in keys.items() if (kept := book.find(key)) is not None}
-        used |= {kept.key: kept for kept in found.values()}
-        lost += [_failure(rows[place], stage.name, failures[key]) for place, key in keys.items() if key in failures]
-        rows = [_with_kept(row, found[place]) if place in found else row for place, row in enumerate(rows)]
+    with book.held():
+        for stage in stages:
+            keys = {
+                place: stage.key(user) for place, row in enumerate(rows) if (user := stage.question(row)) is not None
+            }
+            failures = await _ask_all(stage, rows, book)
+            found = {place: kept for place, key in keys.items() if (kept := book.find(key)) is not None}
+            used |= {kept.key: kept for kept in found.values()}
+            lost += [_failure(rows[place], stage.name, failures[key]) for place, key in keys.items() if key in failures]
+            rows = [_with_kept(row, found[place]) if place in found else row for place, row in enumerate(rows)]
     named = {stage.name: stage for stage in stages}
     spent = sum((kept.usage for kept in used.values()), Usage())
     answering = Answering(
@@ -250,8 +266,6 @@ async def _ask_all(stage: Stage, rows: Sequence[Row], book: AnswerBook) -> dict[
         async with places:
             if in_a_row >= _GIVE_UP_AFTER:
                 failures[key] = ModelUnavailableError(f"not asked after {in_a_row} failures in a row: run it again")
-                return
-            if book.find(key) is not None:  # another run was faster
                 return
             try:
                 book.add(await stage.ask(missing[key]))

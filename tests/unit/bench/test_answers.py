@@ -12,7 +12,7 @@ from reme_bench.answers import AnswerBook, KeptAnswer, NamedModel, answer_questi
 from reme_bench.datasets import SOURCES, load
 from reme_bench.results import ALL, Dataset, Machine, Marks, Results, Row, System
 
-from reme_core.errors import ConfigurationError, ModelUnavailableError
+from reme_core.errors import ConfigurationError, ConflictError, ModelUnavailableError
 from reme_core.ports import ChatRequest, ChatResult
 from reme_core.schema import utc_now
 from reme_core.testing import ScriptedChatModel
@@ -176,16 +176,19 @@ def test_line_that_broke_off_is_asked_again_and_damages_none(tmp_path: Path) -> 
     assert AnswerBook(path).find("c") is not None
 
 
-def test_two_runs_at_once_lose_none_of_their_answers(tmp_path: Path) -> None:
+async def test_second_run_at_once_is_refused_and_what_was_kept_meanwhile_is_not_lost(tmp_path: Path) -> None:
     path = tmp_path / "book"
     one, other = AnswerBook(path), AnswerBook(path)
-    for number, book in enumerate((one, other, one, other)):
-        book.add(KeptAnswer(key=str(number), answer="kept"))
-    assert other.find("2") is not None
-    assert all(AnswerBook(path).find(str(number)) for number in range(4))
+    with one.held():
+        one.add(KeptAnswer(key="a", answer="kept"))
+        with pytest.raises(ConflictError, match="another run"):
+            await answer_questions(results(), model("r", str, 0)[0], None, other, budget=1)
+    with other.held():
+        other.add(KeptAnswer(key="b", answer="kept"))
+    assert all(AnswerBook(path).find(key) for key in "ab")
     path.unlink()
-    one.add(KeptAnswer(key="4", answer="kept"))
-    assert AnswerBook(path).find("4") is not None
+    one.add(KeptAnswer(key="c", answer="kept"))
+    assert AnswerBook(path).find("c") is not None
 
 
 def test_write_that_fails_leaves_the_results_that_lay_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
