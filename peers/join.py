@@ -24,7 +24,7 @@ EVIDENCE, WORDS, RECALL = "evidence in 1,024", "words in 1,024", "recall@10"
 NO_IDS = NotMeasured(what="evidence", why="it doesn't say which messages a result comes from")
 
 
-class NoteGiven(TypedDict):
+class NoteOutput(TypedDict):
     """One note as a script writes it; `line` is what a reader sees."""
 
     text: str
@@ -33,22 +33,22 @@ class NoteGiven(TypedDict):
     line: str
 
 
-class Answered(TypedDict):
+class QuestionOutput(TypedDict):
     """One question as a script answered it."""
 
     question_id: str
     ms: float
-    notes: list[NoteGiven]
+    notes: list[NoteOutput]
     ranking: list[str]
 
 
-class Told(TypedDict):
+class ConversationOutput(TypedDict):
     """One conversation of a script's file."""
 
     conversation: str
     writes_ms: list[float]
     bytes: int
-    questions: list[Answered]
+    questions: list[QuestionOutput]
 
 
 class Counts(TypedDict):
@@ -64,7 +64,7 @@ class Output(TypedDict):
 
     versions: dict[str, str]
     not_measured: list[dict[str, str]]
-    conversations: list[Told]
+    conversations: list[ConversationOutput]
 
 
 def system_of(name: str, output: Output, counts: Counts) -> System:
@@ -101,7 +101,7 @@ def rows_of(name: str, output: Output, conversations: Sequence[Conversation]) ->
     ]
 
 
-def _row(name: str, conversation: str, question: Question, answered: Answered, with_ids: bool) -> Row:
+def _row(name: str, conversation: str, question: Question, answered: QuestionOutput, with_ids: bool) -> Row:
     hits = [
         Hit(memory=note["text"], layer="message", score=0.0, message_ids=tuple(note["ids"]))
         for note in answered["notes"]
@@ -123,7 +123,7 @@ def _row(name: str, conversation: str, question: Question, answered: Answered, w
     )
 
 
-def _names_messages(asked: Iterable[Answered]) -> bool:
+def _names_messages(asked: Iterable[QuestionOutput]) -> bool:
     return any(note["ids"] for answered in asked for note in answered["notes"])
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from reme_bench.conversations import Asked, Conversation, Turn, conversation
+from reme_bench.conversations import Conversation, LabelledQuestion, Turn, conversation
 from reme_bench.results import Dataset, Results
 
 from peers.endpoint import KeptVectors, embeddings
@@ -34,7 +34,9 @@ def talk() -> Conversation:
         Turn("c/m2", "c/s1", "Bob", "user", "Lovely weather.", "2025-06-02"),
     ]
     return conversation(
-        "c", turns, [Asked(question_id="c/q", text="Where to?", category="1", evidence=["c/m1"], gold="Lisbon")]
+        "c",
+        turns,
+        [LabelledQuestion(question_id="c/q", text="Where to?", category="1", evidence=["c/m1"], gold="Lisbon")],
     )
 
 
