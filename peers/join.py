@@ -198,10 +198,11 @@ def in_readme(readme: str, results: Results) -> str:
 def _heading(results: Results) -> str:
     data, machine = results.dataset, results.machine
     names = sorted({row.conversation for row in results.rows})
+    which = f"conversation{'s' if len(names) > 1 else ''} {', '.join(names)}"
     versions = ", ".join(f"{name} {version}" for name, version in sorted(results.versions.items()))
     return (
-        f"Measured on {results.made_at:%Y-%m-%d} with {data.name} (conversations {', '.join(names)}: {data.messages:,} "
-        f"messages, {data.questions} questions), {machine.cpus} cores, the same "
+        f"Measured on {results.made_at:%Y-%m-%d} with {data.name} ({which}: {data.messages:,} messages, "
+        f"{data.questions} questions), {machine.cpus} cores, the same "
         f"vectors for all (all-MiniLM-L6-v2), no chat model unless a name says so: {versions}."
     )
 
