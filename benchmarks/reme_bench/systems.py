@@ -100,7 +100,7 @@ def _size(folder: Path) -> int:
 
 
 async def remember(memory: ReMe, conversation: Conversation, user: str, measured: SystemRun) -> None:
-    """Store every session; a message left without its vector, where there is an embedder, is an error."""
+    """Store every session (RuntimeError: a message is left without its vector, where there is an embedder)."""
     for session_id, turns in conversation.sessions().items():
         begun = time.perf_counter()
         kept = await memory.summary([turn.as_message() for turn in turns], user_id=user, session_id=session_id)
