@@ -13,7 +13,6 @@ from reme_core.cli.options import CommonOptions, with_common_options
 from reme_core.cli.output import Output
 from reme_core.errors import InvalidInputError, StoreAccessError
 from reme_core.private_drafts import private_draft, put_in_place
-from reme_core.transfer.json_lines import file_to_write
 
 
 @with_common_options
@@ -41,6 +40,8 @@ async def blob(
 
 
 def _write(path: Path, data: bytes) -> None:
+    from reme_core.transfer.json_lines import file_to_write  # noqa: PLC0415  # help is shown without it
+
     try:
         target, mode = file_to_write(path)
         with private_draft(target) as draft:
