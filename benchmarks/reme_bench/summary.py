@@ -67,8 +67,13 @@ def merged(results: Results, more: Results) -> Results:
     return summarised(results.model_copy(update={"systems": systems, "rows": rows, "versions": versions}))
 
 
-def _asked(results: Results) -> set[str]:
-    return {row.question_id for row in results.rows}
+def _asked(results: Results) -> set[tuple[str, str]]:
+    return {_question(row) for row in results.rows}
+
+
+def _question(row: Row) -> tuple[str, str]:
+    """Return what names a question: ids may begin anew in each conversation."""
+    return row.conversation, row.question_id
 
 
 def figures(row: Row) -> dict[str, float]:
@@ -112,8 +117,8 @@ def auroc_interval(area: float, positive: int, negative: int) -> tuple[float, fl
 
 
 def _paired(rows: Sequence[Row], plain: Sequence[Row]) -> Iterator[Paired]:
-    beside = {row.question_id: figures(row) for row in plain}
-    pairs = [(figures(row), beside.get(row.question_id, {})) for row in rows]
+    beside = {_question(row): figures(row) for row in plain}
+    pairs = [(figures(row), beside.get(_question(row), {})) for row in rows]
     for figure in _names(told for told, _ in pairs):
         gaps = [told[figure] - other[figure] for told, other in pairs if figure in told and figure in other]
         if gaps:

@@ -224,3 +224,14 @@ def test_question_is_told_by_the_file_that_has_its_text_and_counted_once(tmp_pat
     assert text.count("Asked 2? plain") == 1
     assert "one plain, 2 questions" in text
     assert "q2 plain" in Page(render(read_runs(paths[:1]))).text
+
+
+def test_questions_of_one_id_in_two_conversations_are_paired_each_with_its_own() -> None:
+    made = results()
+    rows = [
+        row.model_copy(update={"conversation": talk, "figures": {"recall@10": figure}})
+        for talk, figure in (("a", 1.0), ("b", 0.0))
+        for row in made.rows[:2]
+    ]
+    paired = summarised(made.model_copy(update={"rows": tuple(rows)})).paired
+    assert next((gap.low, gap.high, gap.n) for gap in paired if gap.figure == "recall@10") == (0, 0, 2)
