@@ -24,7 +24,7 @@ from typing import Any
 
 Vectors = Sequence[Sequence[float]]
 Embed = Callable[[list[str]], Vectors]
-# A chat model may be a person who answers by hand.
+# An answer may be written by hand, which takes a while.
 _PATIENCE_S = 3600
 NO_COUNTS = {"embedding_calls": 0, "texts": 0, "made": 0, "model_calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
 
