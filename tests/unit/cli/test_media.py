@@ -60,3 +60,13 @@ def test_a_file_goes_to_standard_output_alone(reme: Reme, tmp_path: Path) -> Non
     assert "3 bytes" in done.err
     assert reme("blob", blob_reference(b"a;b"), "-o", "-", "--json", "--user", "ana").code == 2
     assert not (tmp_path / "-").exists()
+
+
+def test_a_message_that_nothing_is_read_of_is_shown_by_what_it_holds(reme: Reme, tmp_path: Path) -> None:
+    async def keep_thoughts() -> None:
+        async with ReMe("default", tmp_path / ".reme", llm=None, embedding=None) as memory:
+            thoughts = {"type": "other", "kind": "thinking", "data": {"thinking": "hidden"}}
+            await memory.summary([{"message_id": "m1", "role": "assistant", "content": [thoughts]}], user_id="ana")
+
+    asyncio.run(keep_thoughts())
+    assert "[thinking]" in reme("show", "m1", "--user", "ana").out.splitlines()[1]
