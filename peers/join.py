@@ -24,7 +24,7 @@ EVIDENCE, WORDS, RECALL = "evidence in 1,024", "words in 1,024", "recall@10"
 NO_IDS = NotMeasured(what="evidence", why="it doesn't say which messages a result comes from")
 
 
-class NoteGiven(TypedDict):
+class NoteOutput(TypedDict):
     """One note as a script writes it; `line` is what a reader sees."""
 
     text: str
@@ -33,22 +33,22 @@ class NoteGiven(TypedDict):
     line: str
 
 
-class Answered(TypedDict):
+class QuestionOutput(TypedDict):
     """One question as a script answered it."""
 
     question_id: str
     ms: float
-    notes: list[NoteGiven]
+    notes: list[NoteOutput]
     ranking: list[str]
 
 
-class Told(TypedDict):
+class ConversationOutput(TypedDict):
     """One conversation of a script's file."""
 
     conversation: str
     writes_ms: list[float]
     bytes: int
-    questions: list[Answered]
+    questions: list[QuestionOutput]
 
 
 class Counts(TypedDict):
@@ -64,7 +64,7 @@ class Output(TypedDict):
 
     versions: dict[str, str]
     not_measured: list[dict[str, str]]
-    conversations: list[Told]
+    conversations: list[ConversationOutput]
 
 
 def system_of(name: str, output: Output, counts: Counts) -> System:
@@ -101,7 +101,7 @@ def rows_of(name: str, output: Output, conversations: Sequence[Conversation]) ->
     ]
 
 
-def _row(name: str, conversation: str, question: Question, answered: Answered, with_ids: bool) -> Row:
+def _row(name: str, conversation: str, question: Question, answered: QuestionOutput, with_ids: bool) -> Row:
     hits = [
         Hit(memory=note["text"], layer="message", score=0.0, message_ids=tuple(note["ids"]))
         for note in answered["notes"]
@@ -123,7 +123,7 @@ def _row(name: str, conversation: str, question: Question, answered: Answered, w
     )
 
 
-def _names_messages(asked: Iterable[Answered]) -> bool:
+def _names_messages(asked: Iterable[QuestionOutput]) -> bool:
     return any(note["ids"] for answered in asked for note in answered["notes"])
 
 
@@ -198,10 +198,11 @@ def in_readme(readme: str, results: Results) -> str:
 def _heading(results: Results) -> str:
     data, machine = results.dataset, results.machine
     names = sorted({row.conversation for row in results.rows})
+    which = f"conversation{'s' if len(names) > 1 else ''} {', '.join(names)}"
     versions = ", ".join(f"{name} {version}" for name, version in sorted(results.versions.items()))
     return (
-        f"Measured on {results.made_at:%Y-%m-%d} with {data.name} (conversations {', '.join(names)}: {data.messages:,} "
-        f"messages, {data.questions} questions), {machine.cpus} cores, the same "
+        f"Measured on {results.made_at:%Y-%m-%d} with {data.name} ({which}: {data.messages:,} messages, "
+        f"{data.questions} questions), {machine.cpus} cores, the same "
         f"vectors for all (all-MiniLM-L6-v2), no chat model unless a name says so: {versions}."
     )
 

@@ -94,7 +94,7 @@ def not_measured(job: Job) -> list[dict]:
         import spacy
 
         spacy.load("en_core_web_sm")
-    except Exception as exc:  # noqa: BLE001
+    except Exception as exc:  # noqa: BLE001  # as above
         lacking.append({"what": "lemmas and entities in the ranking", "why": f"spaCy: {str(exc).split('. ')[0]}"})
         sys.modules["spacy"] = None
     return lacking

@@ -88,7 +88,7 @@ Open = Callable[[Job, str], AbstractContextManager[Peer]]
 
 
 @dataclass
-class Done:
+class ConversationRun:
     """What a system did with one conversation. Times are milliseconds, `bytes` what it left on disk for it."""
 
     conversation: str
@@ -118,9 +118,9 @@ def sessions_of(conversation: dict) -> Iterator[Session]:
         yield Session(given["session_id"], told)
 
 
-def run(conversation: dict, job: Job, open_peer: Open) -> Done:
+def run(conversation: dict, job: Job, open_peer: Open) -> ConversationRun:
     """Store a conversation session by session, then ask each question once, after one that isn't counted."""
-    done = Done(conversation["conversation"])
+    done = ConversationRun(conversation["conversation"])
     with open_peer(job, done.conversation) as peer:
         for session in sessions_of(conversation):
             begun = time.perf_counter()

@@ -1,10 +1,10 @@
 """Runs other memories and reme on the same conversations, one after the other, and keeps what came of it.
 
-    python -m peers.run --set locomo FILE --conversations 43,47   all systems: peers/results.json, the README's table
-    python -m peers.run --sheets FOLDER FILE                      notes and questions of the last run, for readers
-    python -m peers.run --judge FOLDER                            a blind sheet of the answers that lie in FOLDER
-    python -m peers.run --marks MARKS.json --key KEY.json         a judge's marks into peers/results.json
-    python -m peers.run --readme                                  the table of peers/results.json into README.md
+    python -m peers.run --set locomo FILE --conversations conv-49  all systems: peers/results.json, table and picture
+    python -m peers.run --sheets FOLDER FILE                       notes and questions of the last run, for readers
+    python -m peers.run --judge FOLDER                             a blind sheet of the answers that lie in FOLDER
+    python -m peers.run --marks MARKS.json --key KEY.json          a judge's marks into peers/results.json
+    python -m peers.run --readme                                   table and picture of peers/results.json
 
 Each other system gets a virtual environment of its own (peers/.venvs), made of the versions in peers/NAME.txt. With
 OPENAI_BASE_URL and --model each makes memories by that model; without, only what needs none is measured.
@@ -33,11 +33,13 @@ from reme_bench.results import Dataset, Results, Row, System
 from reme_bench.runner import dataset_of
 
 from peers.join import Output, failed, in_readme, marked, results_of, rows_of, system_of, table
+from peers.picture import picture
 from peers.protocol import Job
 from peers.sheets import write_judge, write_sheets
 
 HERE = Path(__file__).resolve().parent
 RESULTS, README = HERE / "results.json", HERE.parent / "README.md"
+PICTURE = HERE.parent / "docs" / "images" / "peers.svg"
 TOKEN_BUDGET, DIMENSION, EMBEDDING = 1024, 384, "all-MiniLM-L6-v2"
 # The model's load is waited for so long; each system's whole run, with a person as the chat model, so long.
 _START_S, _RUN_S = 180, 24 * 3600
@@ -306,6 +308,7 @@ def main() -> None:
     print(table(results))
     if given.out == RESULTS:
         README.write_text(in_readme(README.read_text(encoding="utf-8"), results), encoding="utf-8")
+        PICTURE.write_text(picture(results), encoding="utf-8")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -327,7 +330,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--judge", type=Path, help="write what a judge needs into this folder of sheets")
     parser.add_argument("--marks", type=Path)
     parser.add_argument("--key", type=Path)
-    parser.add_argument("--readme", action="store_true", help="only write the table of the results kept")
+    parser.add_argument("--readme", action="store_true", help="only write table and picture of the results kept")
     return parser
 
 

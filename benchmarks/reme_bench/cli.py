@@ -18,6 +18,7 @@ from reme_bench import runner
 from reme_bench.answers import AnswerBook, NamedModel, answer_questions, check_answered, endpoint_model
 from reme_bench.cli_tasks import BaseUrl, tasks
 from reme_bench.datasets import SOURCES, Loaded, load
+from reme_bench.datasets.source import Source
 from reme_bench.evidence import BUDGETS
 from reme_bench.minilm import MiniLM, NoVectorError
 from reme_bench.report import write_report
@@ -74,19 +75,15 @@ def run(
     budget: Annotated[int, typer.Option("--budget", help="Tokens of notes a question: 512, 1024 or 2048.")] = 1024,
 ) -> None:
     """Measure reme and the baselines: by words, and with the embedding model of the environment where one is set."""
-    source = SOURCES.get(dataset)
-    if source is None:
-        message = f"there is no data set {dataset!r}; known are {', '.join(SOURCES)}"
-        raise InvalidInputError(message)
+    source = _source(dataset)
     if (vectors and minilm is None) or (minilm is not None and no_embedding):
         message = "--vectors goes with --minilm, and --minilm not with --no-embedding"
-        raise InvalidInputError(message)
-    if json is not None and not _can_be_written(json):
-        message = f"--json: {str(json)!r} can't be written: name a file, in a folder that is there and yours"
         raise InvalidInputError(message)
     if (answers is None and judge is not None) or (answers is not None and json is None) or budget not in BUDGETS:
         message = "--judge goes with --answers, --answers with --json, --budget is 512, 1024 or 2048"
         raise InvalidInputError(message)
+    if json is not None:
+        _check_writable(json)
     models = None if answers is None else _models(answers, judge, base_url)
     loaded = load(source, path, limit)
     typer.echo(_about(loaded), err=True)
@@ -175,8 +172,17 @@ async def _measure(
                     raise minilm.failure
 
 
-def _can_be_written(path: Path) -> bool:
-    return not path.is_dir() and os.access(path if path.exists() else path.parent, os.W_OK)
+def _source(name: str) -> Source:
+    if name not in SOURCES:
+        message = f"there is no data set {name!r}; known are {', '.join(SOURCES)}"
+        raise InvalidInputError(message)
+    return SOURCES[name]
+
+
+def _check_writable(path: Path) -> None:
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        message = f"--json: {str(path)!r} can't be written: name a file, in a folder that is there and yours"
+        raise InvalidInputError(message)
 
 
 def _about(loaded: Loaded) -> str:

@@ -60,7 +60,7 @@ class Conversation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class LabelledQuestion:
     """A question as a data set gives it: `evidence` are ids of messages, those that nobody has are passed over."""
 
     question_id: str
@@ -74,7 +74,7 @@ class Asked:
     asked_at: str | None = None
 
 
-def conversation(name: str, turns: Iterable[Turn], asked: Iterable[Asked]) -> Conversation:
+def conversation(name: str, turns: Iterable[Turn], asked: Iterable[LabelledQuestion]) -> Conversation:
     """Put a conversation together; a question that has an answer and no label for it measures nothing: left out."""
     told = {turn.message_id: turn for turn in turns if turn.text.strip()}
     questions = (_question(name, question, told) for question in asked)
@@ -82,7 +82,7 @@ def conversation(name: str, turns: Iterable[Turn], asked: Iterable[Asked]) -> Co
     return Conversation(name, tuple(told.values()), kept)
 
 
-def _question(name: str, asked: Asked, told: Mapping[str, Turn]) -> Question:
+def _question(name: str, asked: LabelledQuestion, told: Mapping[str, Turn]) -> Question:
     ids = [message_id for message_id in dict.fromkeys(asked.evidence) if message_id in told and asked.answerable]
     evidence = {message_id: told[message_id].text for message_id in ids}
     return Question(
@@ -181,9 +181,9 @@ def _check_unique(what: str, ids: Sequence[str]) -> None:
         raise ValueError(message)
 
 
-def _asked(name: str, place: int, given: _Asked) -> Asked:
+def _asked(name: str, place: int, given: _Asked) -> LabelledQuestion:
     category = str(given.category)
-    return Asked(
+    return LabelledQuestion(
         question_id=f"{name}/{place if given.question_id is None else given.question_id}",
         text=given.question,
         category=category,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from reme_bench.report_pictures import IntervalPicture, Measured, interval_picture, shown
+from reme_bench.report_pictures import IntervalPicture, MeasuredMean, interval_picture, shown
 from reme_bench.results import ALL, Milliseconds, Results, Row, Summary, System
 from reme_core.errors import InvalidInputError
 from reme_core.schema.hits import with_hidden_shown
@@ -42,16 +42,16 @@ class Run(NamedTuple):
         return f"{system} ({self.label})" if self.label else system
 
 
-class Charted(NamedTuple):
+class Chart(NamedTuple):
     """A figure of every system: as a picture, and the rows that it is of."""
 
     figure: str
     picture: IntervalPicture
-    rows: Sequence[Measured]
+    rows: Sequence[MeasuredMean]
     share: bool
 
 
-class Answered(NamedTuple):
+class AnsweredQuestion(NamedTuple):
     """A question of a data set, and what each system made of it."""
 
     first: Row
@@ -70,24 +70,26 @@ class Section:
         return [(run.name(system.name), system) for run in self.runs for system in run.results.systems]
 
     @property
-    def charts(self) -> list[Charted]:
+    def charts(self) -> list[Chart]:
         """Return the figures over all questions."""
         return [self._charted(figure, ALL) for figure in self._figures(ALL)]
 
     @property
-    def categories(self) -> Mapping[str, list[Charted]]:
+    def categories(self) -> Mapping[str, list[Chart]]:
         """Return the figures of each category, where the questions have more than one."""
         found = [part.category for run in self.runs for part in run.results.summary if part.category != ALL]
         return {name: [self._charted(figure, name) for figure in self._figures(name)] for name in dict.fromkeys(found)}
 
     @property
-    def differences(self) -> list[Charted]:
+    def differences(self) -> list[Chart]:
         """Return each figure of a system less that of another one, question by question."""
         told = [(run, pair) for run in self.runs for pair in run.results.paired]
         made = []
         for figure in dict.fromkeys(pair.figure for _, pair in told):
             rows = [
-                Measured(f"{run.name(pair.system)} less {pair.baseline}", pair.difference, pair.low, pair.high, pair.n)
+                MeasuredMean(
+                    f"{run.name(pair.system)} less {pair.baseline}", pair.difference, pair.low, pair.high, pair.n
+                )
                 for run, pair in told
                 if pair.figure == figure
             ]
@@ -95,13 +97,13 @@ class Section:
         return made
 
     @property
-    def questions(self) -> list[Answered]:
+    def questions(self) -> list[AnsweredQuestion]:
         """Return the questions in the order of the files."""
         by: dict[tuple[str, str], list[tuple[str, Row]]] = {}
         for run in self.runs:
             for row in run.results.rows:
                 by.setdefault((row.conversation, row.question_id), []).append((run.name(row.system), row))
-        return [Answered(rows[0][1], rows) for rows in by.values()]
+        return [AnsweredQuestion(rows[0][1], rows) for rows in by.values()]
 
     def latency(self, times: str) -> list[tuple[str, Milliseconds, list[Part]]]:
         """Return median and 95th percentile of `search` or `append`, as numbers and as a bar."""
@@ -119,9 +121,9 @@ class Section:
     def _summaries(self) -> Iterator[Summary]:
         return (part for run in self.runs for part in run.results.summary)
 
-    def _charted(self, figure: str, category: str) -> Charted:
+    def _charted(self, figure: str, category: str) -> Chart:
         rows = [
-            Measured(run.name(part.system), part.mean, part.low, part.high, part.n)
+            MeasuredMean(run.name(part.system), part.mean, part.low, part.high, part.n)
             for run in self.runs
             for part in run.results.summary
             if (part.figure, part.category) == (figure, category)
@@ -129,14 +131,14 @@ class Section:
         return _chart(figure, rows)
 
 
-def pictured(charts: Sequence[Charted]) -> list[Charted]:
+def pictured(charts: Sequence[Chart]) -> list[Chart]:
     """Return the figures, those first that say most."""
     return sorted(charts, key=lambda one: _PICTURED.index(one.figure) if one.figure in _PICTURED else len(_PICTURED))
 
 
-def _chart(figure: str, rows: Sequence[Measured], *, around_zero: bool = False) -> Charted:
+def _chart(figure: str, rows: Sequence[MeasuredMean], *, around_zero: bool = False) -> Chart:
     share = all(abs(value) <= 1 for row in rows for value in row[1:4])
-    return Charted(figure, interval_picture(rows, share=share, around_zero=around_zero), rows, share)
+    return Chart(figure, interval_picture(rows, share=share, around_zero=around_zero), rows, share)
 
 
 def read_runs(paths: Sequence[Path]) -> list[Run]:

@@ -15,7 +15,7 @@ _BELOW = 52
 _TICKS = 5
 
 
-class Measured(NamedTuple):
+class MeasuredMean(NamedTuple):
     """A mean with its interval, and whose it is."""
 
     name: str
@@ -28,7 +28,7 @@ class Measured(NamedTuple):
 class Lane(NamedTuple):
     """What was measured, its middle height, and the places of its mean and its interval."""
 
-    measured: Measured
+    measured: MeasuredMean
     y: float
     mean: float
     low: float
@@ -45,7 +45,7 @@ class IntervalPicture:
     zero: float | None
 
 
-def interval_picture(rows: Sequence[Measured], *, share: bool = True, around_zero: bool = False) -> IntervalPicture:
+def interval_picture(rows: Sequence[MeasuredMean], *, share: bool = True, around_zero: bool = False) -> IntervalPicture:
     """Place means on an axis: of shares from 0 to 1, of other values as far as they reach, of differences around 0."""
     both = around_zero or any(row.low < 0 for row in rows)
     most = max((abs(value) for row in rows for value in row[1:4]), default=0.0) or 1.0

@@ -18,7 +18,7 @@ from reme_bench.conversations import Conversation
 from reme_bench.datasets import Loaded
 from reme_bench.results import Dataset, Machine, Milliseconds, NotMeasured, Results, Row, System
 from reme_bench.summary import as_result, summarised
-from reme_bench.systems import COSINE, PLAIN, RRF, VECTORS, WORDS, MakeRanking, Measured
+from reme_bench.systems import COSINE, PLAIN, RRF, VECTORS, WORDS, MakeRanking, SystemRun
 from reme_core.models import CachedEmbedder
 from reme_core.ports import ChatModel, Embedder, embedder_name
 from reme_core.retrieval import Matrix
@@ -77,16 +77,16 @@ def _cached(embedder: Embedder, folder: Path) -> CachedEmbedder:
     return CachedEmbedder(embedder, folder / "vectors.db", model=embedder_name(embedder))
 
 
-async def baselines(conversations: Iterable[Conversation], embedder: Embedder | None) -> dict[str, Measured]:
+async def baselines(conversations: Iterable[Conversation], embedder: Embedder | None) -> dict[str, SystemRun]:
     """Rank by BM25, with an embedder by cosine and by the fusion of both too, conversation by conversation."""
-    measured: dict[str, Measured] = {}
+    measured: dict[str, SystemRun] = {}
     for conversation in conversations:
         makes: dict[str, MakeRanking] = {PLAIN: systems.bm25}
         if embedder is not None:
             cosine = systems.cosine(await _vectors(conversation, embedder))
             makes |= {COSINE: cosine, RRF: systems.fused(systems.bm25, cosine)}
         for name, make in makes.items():
-            measured.setdefault(name, Measured()).rows.extend(systems.baseline([conversation], make, name))
+            measured.setdefault(name, SystemRun()).rows.extend(systems.baseline([conversation], make, name))
     return measured
 
 
@@ -142,7 +142,7 @@ def milliseconds(spent: Sequence[float]) -> Milliseconds | None:
     return Milliseconds(p50=round(float(p50), 3), p95=round(float(p95), 3))
 
 
-def _system(name: str, kind: Literal["reme", "baseline"], found: Measured, missing: Sequence[NotMeasured]) -> System:
+def _system(name: str, kind: Literal["reme", "baseline"], found: SystemRun, missing: Sequence[NotMeasured]) -> System:
     usage = found.usage
     return System(
         name=name,
@@ -157,7 +157,7 @@ def _system(name: str, kind: Literal["reme", "baseline"], found: Measured, missi
     )
 
 
-def _degraded(found: Measured) -> tuple[NotMeasured, ...]:
+def _degraded(found: SystemRun) -> tuple[NotMeasured, ...]:
     return tuple(
         NotMeasured(what=f"{count} of {len(found.rows)} questions as wanted", why=reason)
         for reason, count in found.degraded.items()

@@ -44,7 +44,7 @@ Vectors = Callable[[Sequence[str]], Matrix]
 
 
 @dataclass
-class Measured:
+class SystemRun:
     """What one system found and cost: `append_ms` of each session stored, `bytes` on disk, None of what keeps none.
 
     `degraded` counts the questions that were answered without something, by what the memory says of it.
@@ -64,9 +64,9 @@ async def reme(
     *,
     one_scope: bool = False,
     llm: ChatModel | None = None,
-) -> Measured:
+) -> SystemRun:
     """`summary` each session, `retrieve` each question: one user a conversation, or one for all (`one_scope`)."""
-    measured, clock = Measured(), _Clock()
+    measured, clock = SystemRun(), _Clock()
     with tempfile.TemporaryDirectory() as folder:
         async with ReMe("benchmark", folder, llm=llm, embedding=embedder, vector_store=OWN_FILE, clock=clock) as memory:
             if one_scope:
@@ -99,8 +99,8 @@ def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-async def remember(memory: ReMe, conversation: Conversation, user: str, measured: Measured) -> None:
-    """Store every session; a message left without its vector, where there is an embedder, is an error."""
+async def remember(memory: ReMe, conversation: Conversation, user: str, measured: SystemRun) -> None:
+    """Store every session (RuntimeError: a message is left without its vector, where there is an embedder)."""
     for session_id, turns in conversation.sessions().items():
         begun = time.perf_counter()
         kept = await memory.summary([turn.as_message() for turn in turns], user_id=user, session_id=session_id)
@@ -113,7 +113,7 @@ async def remember(memory: ReMe, conversation: Conversation, user: str, measured
         raise RuntimeError(message)
 
 
-async def answer(memory: ReMe, user: str, question: Question, system: str, measured: Measured) -> Row:
+async def answer(memory: ReMe, user: str, question: Question, system: str, measured: SystemRun) -> Row:
     """Ask one question, and a fact that changed once more as of the time between its tellings."""
     row = row_of(system, question, await ask(memory, user, question, measured))
     as_of = asked_as_of(question)
@@ -123,7 +123,7 @@ async def answer(memory: ReMe, user: str, question: Question, system: str, measu
     return replace(row, as_of=as_of, ids_as_of=message_ids(before.results))
 
 
-async def ask(memory: ReMe, user: str, question: Question, measured: Measured) -> Found:
+async def ask(memory: ReMe, user: str, question: Question, measured: SystemRun) -> Found:
     """Ask once for a ranking, and once for each budget of tokens, as users do."""
     begun = time.perf_counter()
     ranking = await memory.retrieve(question.text, user_id=user, limit=LIMIT)

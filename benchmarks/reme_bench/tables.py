@@ -8,15 +8,20 @@ from reme_bench.results import ALL, Results, Summary
 from reme_bench.summary import ABSTENTION, REACHED, TOKENS
 
 _SHOWN = ("recall@5", "recall@10", "any@10", "evidence in 1,024", "words in 1,024", "newest first", ABSTENTION, REACHED)
+_MARKS = ("strict", "lenient")
 
 
 def results_table(results: Results) -> str:
-    """A line a system: means of a file of results over all questions, then what it cost, and what was not measured."""
+    """A line a system: means of a file of results over all questions, then what it cost, and what was not measured.
+
+    Where answers were judged, the marks stand there too, and below them who judged by which prompt.
+    """
     costs = ("tokens to 80 %", "append ms", "search ms", "MB", "model calls", "tokens")
     means = {(entry.system, entry.figure): entry for entry in results.summary if entry.category == ALL}
-    lines = [["", *_SHOWN, *costs]]
+    figures = [*_SHOWN, *(mark for mark in _MARKS if any(figure == mark for _, figure in means))]
+    lines = [["", *figures, *costs]]
     for system in results.systems:
-        told = [_percent(means.get((system.name, figure))) for figure in _SHOWN]
+        told = [_percent(means.get((system.name, figure))) for figure in figures]
         tokens = means.get((system.name, TOKENS))
         spent = ["-" if ms is None else f"{ms.p50:.1f} / {ms.p95:.1f}" for ms in (system.append_ms, system.search_ms)]
         size = "-" if system.bytes is None else f"{system.bytes / 1e6:.1f}"
@@ -25,7 +30,14 @@ def results_table(results: Results) -> str:
     missing = [f"{system.name}: no {one.what}: {one.why}" for system in results.systems for one in system.not_measured]
     set_ = results.dataset
     head = f"{set_.name}: {set_.conversations} conversations, {set_.messages:,} messages, {set_.questions:,} questions"
-    return "\n".join([head, "", aligned(lines), "", "ms: median / 95th percentile", *missing])
+    return "\n".join([head, "", aligned(lines), "", "ms: median / 95th percentile", *missing, *_judged(results)])
+
+
+def _judged(results: Results) -> list[str]:
+    answering, prompt = results.answering, results.prompts.judge
+    if answering is None or prompt is None:
+        return []
+    return ["", f"{answering.reader} answered; {answering.judge} judged by this prompt:", "", prompt.strip()]
 
 
 def _percent(entry: Summary | None) -> str:

@@ -90,6 +90,9 @@ async def solve(results: Results, tasks: TaskSet, solver: NamedModel, book: Answ
 
     Calls are compared with the right ones, name by name and argument by argument: nothing is run, so that another way
     to the same end counts as wrong for both. A set's own verdicts are those of `retrieve`.
+
+    Raises:
+        InvalidInputError: The set has no right calls.
     """
     by_id = {task.task_id: task for task in tasks.halves()[1] if task.calls is not None and task.functions}
     if not by_id:

@@ -169,32 +169,36 @@ def read_bfcl(questions: Path, results: Path | None = None, scores: Path | None 
     for result in _lines(results, _BfclResult) if results else ():
         with _reading(results or questions, _BfclResult):
             attempts[result.id] = _bfcl_attempt(result, solved=result.id not in failed)
-    tasks = []
-    for entry in entries:
-        calls = truths.get(entry.id)
-        tasks.append(
-            Task(
-                task_id=entry.id,
-                family=entry.id,
-                category=entry.id.rsplit("_", 1)[0],
-                turns=tuple("\n".join(str(said.get("content", "")) for said in turn) for turn in entry.question),
-                tools=tuple(dict.fromkeys(parse_call(call)[0] for turn in calls or () for call in turn)),
-                calls=calls,
-                functions=tuple(
-                    document
-                    for name in entry.involved_classes
-                    for document in documents.get(_DOCUMENTS.get(name, ""), ())
-                    if document.name not in entry.excluded_function
-                ),
-                attempt=attempts.get(entry.id),
-            )
-        )
+    tasks = [_bfcl_task(entry, truths.get(entry.id), documents, attempts.get(entry.id)) for entry in entries]
     return TaskSet(
         name=f"BFCL {tasks[0].category if tasks else ''}".strip(),
         licence="Apache-2.0",
         file=questions.name,
         sha256=hashlib.sha256(questions.read_bytes()).hexdigest(),
         tasks=tuple(tasks),
+    )
+
+
+def _bfcl_task(
+    entry: _BfclEntry,
+    calls: tuple[tuple[str, ...], ...] | None,
+    documents: Mapping[str, Sequence[FunctionDoc]],
+    attempt: Trajectory | None,
+) -> Task:
+    return Task(
+        task_id=entry.id,
+        family=entry.id,
+        category=entry.id.rsplit("_", 1)[0],
+        turns=tuple("\n".join(str(said.get("content", "")) for said in turn) for turn in entry.question),
+        tools=tuple(dict.fromkeys(parse_call(call)[0] for turn in calls or () for call in turn)),
+        calls=calls,
+        functions=tuple(
+            document
+            for name in entry.involved_classes
+            for document in documents.get(_DOCUMENTS.get(name, ""), ())
+            if document.name not in entry.excluded_function
+        ),
+        attempt=attempt,
     )
 
 

@@ -14,7 +14,6 @@ from reme_core.cli.options import CommonOptions, with_common_options
 from reme_core.cli.output import Output
 from reme_core.errors import InvalidInputError, StoreAccessError
 from reme_core.private_drafts import private_draft, put_in_place
-from reme_core.transfer.json_lines import file_to_write as checked_target
 
 
 @with_common_options
@@ -45,6 +44,8 @@ async def blob(
 
 
 def _write(path: Path, data: bytes) -> None:
+    from reme_core.transfer.json_lines import file_to_write as checked_target  # noqa: PLC0415  # help goes without it
+
     try:
         target, mode = checked_target(path)
         with private_draft(target) as draft:

@@ -56,6 +56,7 @@ def test_each_page_opens(shared_url: str) -> None:
             "message",
             "memory",
             "run",
+            "blob",
         }
         assert "5 messages" in shown["sessions"].text
         assert ">ana</a>" in shown["users"].text

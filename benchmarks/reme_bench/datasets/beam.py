@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, JsonValue, RootModel
 
-from reme_bench.conversations import Asked, Conversation, Turn, conversation
+from reme_bench.conversations import Conversation, LabelledQuestion, Turn, conversation
 from reme_bench.datasets.source import Source, read_model, text_of
 from reme_bench.evidence import Change
 
@@ -112,11 +112,11 @@ def _day(anchor: str | None) -> datetime | None:
         return None
 
 
-def _asked(name: str, questions: Mapping[str, list[_Asked]]) -> Iterator[Asked]:
+def _asked(name: str, questions: Mapping[str, list[_Asked]]) -> Iterator[LabelledQuestion]:
     for category, asked in questions.items():
         for place, given in enumerate(asked):
             gold = given.answer or given.ideal_answer or given.ideal_response or given.ideal_summary
-            yield Asked(
+            yield LabelledQuestion(
                 question_id=f"{name}/{category}/{place}",
                 text=given.question,
                 category=category,

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, JsonValue, TypeAdapter
 
-from reme_bench.conversations import Asked, Conversation, Turn, conversation
+from reme_bench.conversations import Conversation, LabelledQuestion, Turn, conversation
 from reme_bench.datasets.source import text_of
 
 _SESSION = re.compile(r"session_(\d+)")
@@ -82,9 +82,9 @@ def _text(turn: Utterance) -> str:
     return f"{text} [shares {turn.blip_caption}]".strip() if turn.blip_caption else text
 
 
-def _asked(name: str, qas: Sequence[Qa], kinds: Mapping[int, str]) -> Iterator[Asked]:
+def _asked(name: str, qas: Sequence[Qa], kinds: Mapping[int, str]) -> Iterator[LabelledQuestion]:
     for place, qa in enumerate(qas):
-        yield Asked(
+        yield LabelledQuestion(
             question_id=f"{name}/{place}",
             text=qa.question,
             category=kinds.get(qa.category, str(qa.category)),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
 
-from reme_bench.conversations import Asked, Conversation, Turn, by_session, conversation
+from reme_bench.conversations import Conversation, LabelledQuestion, Turn, by_session, conversation
 from reme_bench.datasets.source import Source, json_items, text_of
 from reme_bench.evidence import Question
 from reme_core.text import terms
@@ -58,7 +58,7 @@ def read(path: Path) -> Iterator[Conversation]:
     for user in json_items(path, _User):
         told = [_turns(user.uuid, place, session) for place, session in enumerate(user.sessions)]
         last = max((turn.created_at for turns in told for turn in turns if turn.created_at), default=None)
-        asked, memories = list[Asked](), dict[tuple[str, str], str]()
+        asked, memories = list[LabelledQuestion](), dict[tuple[str, str], str]()
         for place, session in enumerate(user.sessions):
             for number, given in enumerate(session.questions or ()):
                 labels = _labels(given, user.sessions[: place + 1])
@@ -84,8 +84,8 @@ def _turns(user: str, place: int, session: _Session) -> list[Turn]:
     ]
 
 
-def _asked(question_id: str, given: _Asked, evidence: Sequence[str]) -> Asked:
-    return Asked(
+def _asked(question_id: str, given: _Asked, evidence: Sequence[str]) -> LabelledQuestion:
+    return LabelledQuestion(
         question_id=question_id,
         text=given.question,
         category=given.question_type,

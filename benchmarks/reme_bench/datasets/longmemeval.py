@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
 
-from reme_bench.conversations import Asked, Conversation, Turn, by_session, conversation
+from reme_bench.conversations import Conversation, LabelledQuestion, Turn, by_session, conversation
 from reme_bench.datasets.source import Source, json_items, text_of
 
 _TIME = "%Y/%m/%d (%a) %H:%M"
@@ -40,7 +40,7 @@ def read(path: Path) -> Iterator[Conversation]:
         turns = [(turn, said) for turn, said, _ in _turns(given)]
         evidence = [turn.message_id for turn, said in turns if said.has_answer]
         answerable = not given.question_id.endswith(_ABSTENTION)
-        asked = Asked(
+        asked = LabelledQuestion(
             question_id=given.question_id,
             text=given.question,
             category=given.question_type if answerable else "abstention",

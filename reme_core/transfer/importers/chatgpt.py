@@ -63,13 +63,13 @@ def _conversation(where: str, value: JsonValue) -> Iterator[ImportedItem]:
     where = f"{where} ({title[:60]!r})"
     nodes = {name: node for name, node in mapping.items() if isinstance(node, dict)}
     try:
-        way = branch_to(_last(value, nodes), {name: text_of(node, "parent") or None for name, node in nodes.items()})
+        branch = branch_to(_last(value, nodes), {name: text_of(node, "parent") or None for name, node in nodes.items()})
     except ValueError as exc:
         yield Unreadable(where, str(exc))
         return
     draft = SessionDraft(where)
     call: str | None = None
-    for name in way:
+    for name in branch:
         message = object_of(nodes[name], "message")
         if not draft.messages:
             message = {"create_time": value.get("create_time"), **message}

@@ -29,7 +29,7 @@ from reme_core.schema import (
 )
 from reme_core.steps.message_lines import find_all
 from reme_core.transfer.deleted_memories import deleted_memories
-from reme_core.transfer.importers.held_claims import HeldClaims, digest_of
+from reme_core.transfer.importers.claim_cache import ClaimCache, digest_of
 from reme_core.transfer.importers.items import ImportedItem, ImportedMemory, ImportedSession, ImportSource, Unreadable
 from reme_core.transfer.importers.recipients import Recipients
 from reme_core.transfer.importers.renewals import ACTOR, find_renewed
@@ -41,7 +41,7 @@ from reme_core.transfer.transfer_file import Library, LibraryLine
 _AT_ONCE = 500
 """Memories of one write: what was interrupted goes on behind the last one."""
 
-_Told: TypeAlias = ImportedSession | ImportedMemory
+_ReadItem: TypeAlias = ImportedSession | ImportedMemory
 
 _NAMED_UNREADABLE = 1000
 """So many are named; the others are counted."""
@@ -136,9 +136,9 @@ class _Run:
     unreadable: list[UnreadableItem] = field(default_factory=list)
     span: list[datetime] = field(default_factory=list)
     seen: set[bytes] = field(default_factory=set)
-    held: dict[Scope, HeldClaims] = field(default_factory=dict)
+    claims: dict[Scope, ClaimCache] = field(default_factory=dict)
 
-    def count(self, user: str | None, items: Sequence[_Told]) -> None:
+    def count(self, user: str | None, items: Sequence[_ReadItem]) -> None:
         sums = self.users.setdefault(user, Counter())
         for item in items:
             if isinstance(item, ImportedSession):
@@ -146,7 +146,7 @@ class _Run:
             else:
                 sums["memories"] += 1
 
-    async def take(self, scope: Scope, items: Sequence[_Told]) -> None:
+    async def take(self, scope: Scope, items: Sequence[_ReadItem]) -> None:
         for item in items:
             if isinstance(item, ImportedSession):
                 await self._take_session(scope, item)
@@ -183,7 +183,7 @@ class _Run:
         self._spans(memory.observed_at for _, memory in made)
         fresh = [(item, memory) for item, memory in made if not self._says_again(scope, memory)]
         gone = await deleted_memories(self.store, scope, {memory.memory_id for _, memory in fresh})
-        find_claims = self.held.setdefault(scope, HeldClaims(self.store, scope)).find
+        find_claims = self.claims.setdefault(scope, ClaimCache(self.store, scope)).find
         kept = [memory for _, memory in fresh if memory.memory_id not in gone]
         renewed = await find_renewed(self.store, scope, kept, find_claims)
         repeated = len(made) - len(fresh)

@@ -75,7 +75,7 @@ def payloads(file: Path) -> Iterator[Payload | Unreadable]:
     elif file.suffix == ".faiss":
         yield from _faiss(file)
     elif file.suffix == ".json":
-        yield from _told(file)
+        yield from _listed(file)
     elif not is_history(file):
         msg = f"{str(file)!r} is no file of mem0 that is read: {_WANTED}"
         raise InvalidInputError(msg)
@@ -142,7 +142,7 @@ def _faiss(file: Path) -> Iterator[Payload | Unreadable]:
         yield Payload(where, source_id, fields) if isinstance(fields, dict) else Unreadable(where, "is no payload")
 
 
-def _told(file: Path) -> Iterator[Payload | Unreadable]:
+def _listed(file: Path) -> Iterator[Payload | Unreadable]:
     """Yield what `get_all` told, of whichever store: a list, or one under `results`."""
     data = read_whole(file)
     try:

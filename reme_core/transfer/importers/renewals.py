@@ -14,7 +14,7 @@ from reme_core.transfer.library_plan import FindClaims, is_taken, says
 
 ACTOR = "import"
 _EVENTS = 500
-_TOLD = {"content", "when_to_use", "updated_at", "metadata"}
+_RENEWED_FIELDS = {"content", "when_to_use", "updated_at", "metadata"}
 
 
 async def find_renewed(
@@ -32,7 +32,7 @@ async def find_renewed(
             continue
         is_changed = is_taken(before, memory) and not await find_claims([claim])
         if is_changed and await _is_as_imported(store, before):
-            renewed[memory.memory_id] = before.model_copy(update=memory.model_dump(include=_TOLD))
+            renewed[memory.memory_id] = before.model_copy(update=memory.model_dump(include=_RENEWED_FIELDS))
     return renewed
 
 

@@ -68,20 +68,20 @@ def file_block(url: str, name: str, media_type: str = "") -> Blocks:
 
 
 def branch_to(last: str, parents: Mapping[str, str | None]) -> list[str]:
-    """Return the way from the first message to the last one, by the message that each answers.
+    """Return the ids from the first message to the last one, by the message that each answers.
 
     Raises:
         ValueError: They answer each other in a ring.
     """
-    way: dict[str, None] = {}
+    branch: dict[str, None] = {}
     here: str | None = last
     while here is not None and here in parents:
-        if here in way:
+        if here in branch:
             msg = "its messages answer each other in a ring"
             raise ValueError(msg)
-        way[here] = None
+        branch[here] = None
         here = parents[here]
-    return [*reversed(way)]
+    return [*reversed(branch)]
 
 
 @dataclass(slots=True)

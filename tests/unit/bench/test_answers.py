@@ -11,6 +11,7 @@ from reme_bench import runner
 from reme_bench.answers import AnswerBook, NamedModel, answer_questions, endpoint_model
 from reme_bench.datasets import SOURCES, load
 from reme_bench.results import ALL, Dataset, Machine, Marks, Results, Row, System
+from reme_bench.tables import results_table
 
 from reme_core.errors import ConfigurationError, ModelUnavailableError
 from reme_core.ports import ChatRequest, ChatResult
@@ -74,6 +75,17 @@ async def test_reader_sees_one_systems_notes_and_judge_sees_no_system(tmp_path: 
     assert made.prompts.reader in shown(asked)[0]
     assert made.answering is not None
     assert (made.answering.reader, made.answering.judge, made.answering.model_calls) == ("r", "j", 12)
+
+
+async def test_table_has_the_marks_and_the_prompt_that_they_were_given_by(tmp_path: Path) -> None:
+    reader, _ = model("r", lambda _: "an answer", 6)
+    judge, _ = model("j", lambda _: marks(strict=False, lenient=True), 3)
+    unmarked = results()
+    made = await answer_questions(unmarked, reader, judge, AnswerBook(tmp_path / "book"), budget=1024)
+    table = results_table(made)
+    assert "strict" in table.splitlines()[2]
+    assert f"r answered; j judged by this prompt:\n\n{made.prompts.judge}" in table
+    assert "strict" not in results_table(unmarked)
 
 
 async def test_judge_is_asked_in_another_order_than_that_of_the_systems(tmp_path: Path) -> None:

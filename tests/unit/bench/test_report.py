@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from reme_bench.report import read_runs, render, write_report
-from reme_bench.report_pictures import Measured, interval_picture, shown
+from reme_bench.report_pictures import MeasuredMean, interval_picture, shown
 from reme_bench.results import (
     AnswerFailure,
     Answering,
@@ -171,11 +171,11 @@ def test_report_without_anything_to_read_says_what_is_wanted(tmp_path: Path) -> 
 
 
 def test_axis_of_shares_is_whole_that_of_differences_has_zero_in_the_middle() -> None:
-    shares = interval_picture([Measured("a", 0.5, 0.25, 1.0, 3)])
+    shares = interval_picture([MeasuredMean("a", 0.5, 0.25, 1.0, 3)])
     assert ([tick.text for tick in shares.ticks], shares.zero) == (["0.0", "25.0", "50.0", "75.0", "100.0"], None)
     (lane,) = shares.lanes
     assert lane.low < lane.mean < lane.high
-    gaps = interval_picture([Measured("a", 0.3, 0.2, 0.4, 3)], around_zero=True)
+    gaps = interval_picture([MeasuredMean("a", 0.3, 0.2, 0.4, 3)], around_zero=True)
     assert gaps.zero == 500.0
     assert [tick.text for tick in gaps.ticks][::2] == ["-40.0", "0.0", "40.0"]
     assert interval_picture([], share=False).lanes == []

@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from reme_bench.conversations import Asked, Conversation, Turn, conversation
+from reme_bench.conversations import Conversation, LabelledQuestion, Turn, conversation
 from reme_bench.results import Dataset, Results
 
 from peers.endpoint import KeptVectors, embeddings
 from peers.join import BEGIN, END, Output, failed, in_readme, marked, results_of, rows_of, system_of, table
+from peers.picture import picture
 from peers.protocol import Note, within
 from peers.sheets import write_judge, write_sheets
 
@@ -34,7 +35,9 @@ def talk() -> Conversation:
         Turn("c/m2", "c/s1", "Bob", "user", "Lovely weather.", "2025-06-02"),
     ]
     return conversation(
-        "c", turns, [Asked(question_id="c/q", text="Where to?", category="1", evidence=["c/m1"], gold="Lisbon")]
+        "c",
+        turns,
+        [LabelledQuestion(question_id="c/q", text="Where to?", category="1", evidence=["c/m1"], gold="Lisbon")],
     )
 
 
@@ -58,6 +61,20 @@ def test_readme_has_the_table_of_the_results_in_the_tree():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     kept = Results.read(ROOT / "peers" / "results.json")
     assert in_readme(readme, kept) == readme
+
+
+def test_manual_has_the_picture_of_the_results_in_the_tree():
+    kept = Results.read(ROOT / "peers" / "results.json")
+    assert (ROOT / "docs" / "images" / "peers.svg").read_text(encoding="utf-8") == picture(kept)
+
+
+def test_a_picture_has_every_system_that_has_the_figure_and_names_as_text():
+    made = results()
+    renamed = [entry.model_copy(update={"system": entry.system.replace("finds", "<b>")}) for entry in made.summary]
+    drawn = picture(made.model_copy(update={"summary": renamed}))
+    [first, second] = drawn.split("words in 1,024 tokens, percent")
+    assert (first.count("<circle"), second.count("<circle")) == (1, 2)
+    assert "&lt;b&gt; it" in first
 
 
 def test_results_in_the_tree_hold_no_text_of_the_data_set():

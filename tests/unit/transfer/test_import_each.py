@@ -1,6 +1,6 @@
 """What holds of each importer: twice is once, an interrupted import goes on, a dry run writes nothing.
 
-The stores were written by the other systems (ReMe, basic-memory), or have the documented form (ChatGPT, Claude).
+The stores were written by the other systems (ReMe, mem0, basic-memory), or have the documented form (ChatGPT, Claude).
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ EACH = [
     ("basic-memory", "basic_memory"),
     ("chatgpt", "chatgpt"),
     ("claude", "claude"),
-    ("reme-0.3", "reme02_library"),
-    ("reme-0.3", "reme03_chroma"),
-    ("reme-0.4", "reme04"),
+    ("mem0", "mem0.zip/qdrant"),
+    ("reme-0.3", "reme.zip/reme02_library"),
+    ("reme-0.3", "reme.zip/reme03_chroma"),
+    ("reme-0.4", "reme.zip/reme04"),
 ]
 
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    name: str = request.param
-    if (DATA / name).is_dir():
+    packed, _, name = request.param.rpartition("/")
+    if not packed:
         return DATA / name
-    with zipfile.ZipFile(DATA / "reme.zip") as archive:
+    with zipfile.ZipFile(DATA / packed) as archive:
         archive.extractall(tmp_path / "written")
     return tmp_path / "written" / name
 

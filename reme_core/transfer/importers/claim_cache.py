@@ -18,7 +18,7 @@ def digest_of(*parts: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldClaims:
+class ClaimCache:
     """The claims that a scope held when its targets were first asked for; what came later, a write finds by itself."""
 
     store: Store
