@@ -109,14 +109,16 @@ def print_memory(output: Output, memory: Memory, *, place: int | None = None, in
 
 
 def print_message(output: Output, stored: StoredMessage) -> None:
-    """Print a message with its session and block."""
+    """Print a message with its session and block; one that nothing is read of by the kinds of its parts."""
     message = stored.message
     foot = (
         f"id {message.message_id}",
         f"session {stored.session_id}",
         f"block {stored.block_id or 'none yet'}",
     )
-    output.record((minute(message.created_at), message.speaker), message.full_text, (*foot, *message.blob_references))
+    unread = ", ".join(block.kind for block in message.content if block.type == "other")
+    body = message.full_text or f"[{unread}]"
+    output.record((minute(message.created_at), message.speaker), body, (*foot, *message.blob_references))
 
 
 def print_block(output: Output, block: Block) -> None:

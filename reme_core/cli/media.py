@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from reme_core.cli.exits import ExitCode
+from reme_core.cli.files import STANDARD_OUTPUT, file_to_write
 from reme_core.cli.options import CommonOptions, with_common_options
 from reme_core.cli.output import Output
 from reme_core.errors import InvalidInputError, StoreAccessError
@@ -21,29 +22,32 @@ async def blob(
     output: Output,
     ref: Annotated[str, typer.Argument(metavar="REF", help="sha256:... of a message, as reme show prints it.")],
     *,
-    file: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
+    file: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="The file to write. - is stdout.")],
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> int:
     """Save an image or a file of a message."""
     path = Path(file).expanduser()  # noqa: ASYNC240  # nothing else runs in a command
-    if path.exists() and not force:
+    if file != STANDARD_OUTPUT and path.exists() and not force:
         msg = f"{file!r} exists: give another path, or --force to replace it"
         raise InvalidInputError(msg)
-    async with where.existing() as (memory, whose):
-        found = await memory.read_blob(ref, **whose)
-    await asyncio.to_thread(_write, path, found.data)
+    with file_to_write(str(path), as_json=output.as_json) as target:
+        async with where.existing() as (memory, whose):
+            found = await memory.read_blob(ref, **whose)
+        await asyncio.to_thread(_write, Path(target), found.data)
     if output.as_json:
         output.value({"ref": found.ref, "media_type": found.media_type, "bytes": len(found.data), "file": str(path)})
+    elif file == STANDARD_OUTPUT:
+        output.remark(f"wrote {found.media_type}, {len(found.data):,} bytes")
     else:
         output.line(f"{path}", found.media_type, f"{len(found.data):,} bytes")
     return ExitCode.DONE
 
 
 def _write(path: Path, data: bytes) -> None:
-    from reme_core.transfer.json_lines import file_to_write  # noqa: PLC0415  # help is shown without it
+    from reme_core.transfer.json_lines import file_to_write as checked_target  # noqa: PLC0415  # help goes without it
 
     try:
-        target, mode = file_to_write(path)
+        target, mode = checked_target(path)
         with private_draft(target) as draft:
             draft.write_bytes(data)
             if mode is not None:

@@ -51,7 +51,13 @@ def chat(
     """Put a chat together: the first speaker as user, the other as assistant; images by their captions.
 
     `kinds` names the categories that can be answered, `time_form` how times are written, of a turn or else its session.
+
+    Raises:
+        ValueError: There is no session, or a time is written otherwise.
     """
+    if not any(_SESSION.fullmatch(key) for key in talk):
+        msg = f"no session_1 in {name!r}"
+        raise ValueError(msg)
     return conversation(name, _turns(name, talk, first_speaker, time_form), _asked(name, qas, kinds))
 
 

@@ -52,11 +52,13 @@ class ChatGPTExport:
 
 
 def _conversation(where: str, value: JsonValue) -> Iterator[ImportedItem]:
-    mapping = object_of(value, "mapping") if isinstance(value, dict) else {}
+    mapping = value.get("mapping") if isinstance(value, dict) else None
     key = text_of(value, "conversation_id", "id") if isinstance(value, dict) else ""
-    if not isinstance(value, dict) or not mapping or not key:
+    if not isinstance(value, dict) or not isinstance(mapping, dict) or not key:
         yield Unreadable(where, "is no conversation of ChatGPT: that has an id and a mapping")
         return
+    if not mapping:
+        return  # opened, and nothing said in it
     title = text_of(value, "title")
     where = f"{where} ({title[:60]!r})"
     nodes = {name: node for name, node in mapping.items() if isinstance(node, dict)}

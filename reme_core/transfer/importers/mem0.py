@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from reme_core.schema import MemoryType
 from reme_core.transfer.importers.foreign_data import foreign_database, has_table, text_of, time_of
 from reme_core.transfer.importers.items import ImportedItem, ImportedMemory, Unreadable
-from reme_core.transfer.importers.mem0_stores import Payload, find_files, is_history, payloads
+from reme_core.transfer.importers.mem0_stores import Payload, find_files, is_history, nothing_of_mem0, payloads
 from reme_core.transfer.importers.session_draft import SessionDraft, text_block
 
 # Kept in fields of their own, or made of the text.
@@ -86,6 +86,8 @@ _MESSAGES = "SELECT session_scope, id, role, content, name, created_at FROM mess
 def _history(file: Path, users: dict[str, str | None], *, has_store: bool) -> Iterator[ImportedItem]:
     """Yield what memories that are there said before, and the messages; without a store the memories as well."""
     with foreign_database(file) as connection:
+        if not has_store and not has_table(connection, "history"):
+            raise nothing_of_mem0(file)
         if has_table(connection, "history"):
             if not has_store:
                 for source_id, content, created_at, updated_at, event, is_deleted, _ in connection.execute(_LAST):

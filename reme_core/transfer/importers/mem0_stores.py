@@ -46,9 +46,13 @@ def find_files(place: Path) -> list[Path]:
     found = sorted(path for depth in ("", "*/") for pattern in patterns for path in place.glob(depth + pattern))
     files = [path for path in found if is_own(place, path) and not _is_mark(path)]
     if not files:
-        msg = f"{str(place)!r} has nothing of mem0: {_WANTED}"
-        raise InvalidInputError(msg)
+        raise nothing_of_mem0(place)
     return files
+
+
+def nothing_of_mem0(place: Path) -> InvalidInputError:
+    """Return the error about a folder or a file that mem0 hasn't written."""
+    return InvalidInputError(f"{str(place)!r} has nothing of mem0: {_WANTED}")
 
 
 def _is_mark(path: Path) -> bool:

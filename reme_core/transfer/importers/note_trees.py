@@ -78,6 +78,9 @@ class ReMeNotes:
 
 def _statements(root: Path, kind: TreeKind, said: Mapping[str, Sequence[str]]) -> Iterator[ImportedItem]:
     tree = read_tree(root)
+    if kind is TreeKind.BASIC_MEMORY and not tree.pages and not tree.problems:
+        msg = f"{str(root)!r} holds no notes: give the folder of a project, with its Markdown files"
+        raise InvalidInputError(msg)
     statements, left_out = read_statements(tree, kind)
     for problem in (*tree.problems, *left_out):
         yield Unreadable(problem.path, problem.message)

@@ -314,6 +314,12 @@ def test_a_file_that_is_cut_off_or_empty_is_refused(tmp_path: Path, content: str
         read("locomo", path)
 
 
+def test_a_chat_without_a_session_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "locomo10.json", [{**LOCOMO, "conversation": {"speaker_a": "Ada", "sessions": []}}])
+    with pytest.raises(WrongFileError, match="no session_1 in 'conv-1'"):
+        read("locomo", path)
+
+
 def test_sessions_go_by_their_number_however_it_is_written(tmp_path: Path) -> None:
     chat = {f"session_{name}": [{"speaker": "A", "dia_id": f"D{int(name)}:1", "text": name}] for name in ("10", "02")}
     [talk] = read("locomo", written(tmp_path / "l.json", [{"sample_id": "1", "conversation": chat, "qa": []}]))

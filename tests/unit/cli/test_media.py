@@ -46,3 +46,27 @@ def test_no_image_is_saved_over_the_memory_and_a_link_stays_one(reme: Reme, tmp_
     link.symlink_to(file)
     assert reme("blob", REF, "-o", str(link), "--force", "--user", "ana").code == 0
     assert (link.is_symlink(), file.read_bytes()) == (True, PNG)
+
+
+def test_a_file_goes_to_standard_output_alone(reme: Reme, tmp_path: Path) -> None:
+    async def keep_text() -> None:
+        async with ReMe("default", tmp_path / ".reme", llm=None, embedding=None) as memory:
+            said = {"role": "user", "content": [{"type": "file", "data": b"a;b", "name": "list.csv"}]}
+            await memory.summary([said], user_id="ana")
+
+    asyncio.run(keep_text())
+    done = reme("blob", blob_reference(b"a;b"), "--output", "-", "--user", "ana")
+    assert (done.code, done.out) == (0, "a;b")
+    assert "3 bytes" in done.err
+    assert reme("blob", blob_reference(b"a;b"), "-o", "-", "--json", "--user", "ana").code == 2
+    assert not (tmp_path / "-").exists()
+
+
+def test_a_message_that_nothing_is_read_of_is_shown_by_what_it_holds(reme: Reme, tmp_path: Path) -> None:
+    async def keep_thoughts() -> None:
+        async with ReMe("default", tmp_path / ".reme", llm=None, embedding=None) as memory:
+            thoughts = {"type": "other", "kind": "thinking", "data": {"thinking": "hidden"}}
+            await memory.summary([{"message_id": "m1", "role": "assistant", "content": [thoughts]}], user_id="ana")
+
+    asyncio.run(keep_thoughts())
+    assert "[thinking]" in reme("show", "m1", "--user", "ana").out.splitlines()[1]

@@ -10,8 +10,12 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from reme_core import ReMe
+from reme_core.errors import InvalidInputError
 from reme_core.testing import FixedClock
+from reme_core.transfer.importers.note_trees import BasicMemoryNotes
 
 WRITTEN = Path(__file__).parents[2] / "data" / "importers" / "basic_memory"
 MAY = datetime(2026, 5, 1, 8, 30, tzinfo=UTC)
@@ -45,3 +49,9 @@ async def test_notes_come_over_with_their_times_and_where_they_stood(tmp_path: P
         },
     }
     assert found["It is old"].observed_at == datetime(2024, 2, 3, tzinfo=UTC)
+
+
+def test_a_folder_without_notes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other.txt").write_text("no Markdown")
+    with pytest.raises(InvalidInputError, match="holds no notes"):
+        list(BasicMemoryNotes(str(tmp_path)).items())

@@ -155,6 +155,13 @@ def test_what_is_wrong_costs_that_conversation_or_message_alone(tmp_path: Path) 
     assert "has that of the message before it" in wrong[2][1]
 
 
+def test_a_conversation_in_which_nothing_was_said_is_passed_over(tmp_path: Path) -> None:
+    path = written(tmp_path, [chat("opened", current=""), chat("kept", turn("a", None), current="a")])
+    [kept] = ChatGPTExport(path).items()
+    assert isinstance(kept, ImportedSession)
+    assert kept.title == "kept"
+
+
 def test_claude_s_messages_in_a_ring_cost_their_conversation(tmp_path: Path) -> None:
     said = [{"uuid": key, "sender": "human", "text": "x", "parent_message_uuid": to} for key, to in ("ab", "ba")]
     path = written(tmp_path, [{"uuid": "1", "name": "ring", "chat_messages": said}, {"uuid": "2", "chat_messages": []}])

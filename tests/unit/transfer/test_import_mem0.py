@@ -170,11 +170,13 @@ def test_a_record_that_is_wrong_costs_that_record(written: Path) -> None:
     assert len(told(items)) == 7
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "other.json", "empty"])
+@pytest.mark.parametrize("name", ["notes.txt", "other.json", "empty", "other.db"])
 async def test_what_is_not_of_mem0_is_refused_by_what_is_wanted(memory: ReMe, tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.txt").write_text("words")
     (tmp_path / "other.json").write_text('{"a": 1}')
+    with closing(sqlite3.connect(tmp_path / "other.db")) as database:
+        database.execute("CREATE TABLE messages (body)")
     with pytest.raises(InvalidInputError, match="wanted the folder of a local Qdrant"):
         await memory.import_from("mem0", tmp_path / name, user_id="ann")
 
