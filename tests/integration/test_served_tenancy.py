@@ -275,7 +275,7 @@ def test_whatever_one_user_sends_nothing_of_the_other_is_told_or_changed(house):
             assert answer.status_code in {403, 404, 422}
 
     send()
-    for door, share in (("", 8), ("/mcp", 30), ("/v1/chat/completions", 30)):
+    for door, share in (("", 16), ("/mcp", 30), ("/v1/chat/completions", 30)):
         assert statuses.get((door, 200), 0) > CASES / share, statuses
 
 
