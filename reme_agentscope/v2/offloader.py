@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from agentscope.message import (
     Base64Source,
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from reme_core import ReMe
 
 _LOG = logging.getLogger("reme_agentscope")
-
-BlockT = TypeVar("BlockT", bound=ContentBlock)
 
 # Lone surrogates, which no file keeps, and line breaks that JSON leaves as they are.
 _UNKEPT = re.compile("[\x00\x85\u2028\u2029\ud800-\udfff]")
@@ -95,8 +93,8 @@ class ReMeOffloader(ClosedAtEnd):
         """
         if not msgs:
             return "nothing (there were no messages)"
-        told = [msg.model_copy(update={"content": [await self._told(block) for block in msg.content]}) for msg in msgs]
-        return await self._keep(session_id, "".join(f"{_dumped(message)}\n" for message in told), name="context")
+        kept = [msg.model_copy(update={"content": [await self._told(block) for block in msg.content]}) for msg in msgs]
+        return await self._keep(session_id, "".join(f"{_dumped(message)}\n" for message in kept), name="context")
 
     async def offload_tool_result(self, session_id: str, tool_result: ToolResultBlock) -> str:
         """Keep the output of a tool, its data in files, and return what loads it again.
@@ -175,7 +173,7 @@ class ReMeOffloader(ClosedAtEnd):
             raise StoreError(msg) from exc
         return info.reference
 
-    async def _told(self, block: BlockT) -> BlockT:
+    async def _told(self, block: ContentBlock) -> ContentBlock:
         """Return a block of a message with files in place of long base64, also in the output of a tool."""
         if isinstance(block, DataBlock) and isinstance(block.source, Base64Source):
             return block if len(block.source.data) < LONG_BASE64 else await self.offload_data_block(block)

@@ -333,7 +333,7 @@ def _owned(connection: SqlConnection, memory_space: str, write: ReadyWrite) -> t
 
 
 def _drop_unused(connection: SqlConnection, writes: Sequence[ReadyWrite]) -> None:
-    """Remove bytes that the values before these have left, of whom these are."""
+    """Remove bytes that only the values before these referred to, of the users whose these are."""
     for owner in {write.put.owner for write in writes if write.put is not None}:
         if owner is not None:
             with connection.dialect.within(connection, owner):
