@@ -12,7 +12,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from hashlib import blake2b
 from typing import Generic, TypeAlias, TypeVar
 
@@ -21,7 +20,7 @@ import ormsgpack
 from reme_core import SqlConnection
 from reme_core.errors import CorruptDataError
 from reme_core.schema import Scope
-from reme_langchain.saver._payloads import APART, PAYLOAD, Payloads, find_payload, keep_payload, put_back
+from reme_langchain.saver._payloads import APART, PAYLOAD, Payloads, keep_payload, whole
 from reme_langchain.saver._value_codec import MessageList, Typed, ValueCodec, ValueForm, digest_of
 
 FAN = 32
@@ -255,11 +254,6 @@ def manifest_of(metadata: str) -> bytes:
     return ormsgpack.packb(json.loads(metadata))
 
 
-def whole(connection: SqlConnection, thread: int, stored: Typed) -> Typed:
-    """Return a value of a thread with what was taken out of it (CorruptDataError: some of it is missing)."""
-    return put_back(stored[1], partial(find_payload, connection, thread)) if stored[0] == APART else stored
-
-
 def fold(ids: list[int], keep_chunk: Callable[[Sequence[int]], int]) -> bytes:
     """Return the manifest of a list of ids."""
     tails = []
@@ -351,8 +345,7 @@ class BlobReader:
         fresh: dict[int, Typed] = {}
         for query, group in self._queries(wanted):
             for id_, type_, data, thread in self._connection.execute(query, group).fetchall():
-                part = (type_, data)
-                fresh[id_] = part if type_ != APART else whole(self._connection, thread, part)
+                fresh[id_] = (type_, data) if type_ != APART else whole(self._connection, thread, data)
         self._rows |= fresh
         if self._known is not None and fresh:
             self._known.add(fresh)

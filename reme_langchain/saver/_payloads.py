@@ -13,6 +13,7 @@ import binascii
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence, Set
+from functools import partial
 from hashlib import sha256
 from typing import TypeAlias
 
@@ -166,6 +167,11 @@ def find_payload(connection: SqlConnection, thread: int, digest: bytes) -> bytes
         msg = f"a checkpoint refers to the bytes {digest.hex()}, which are missing: restore a copy of the file"
         raise CorruptDataError(msg)
     return bytes(row[0])
+
+
+def whole(connection: SqlConnection, thread: int, stored: bytes) -> tuple[str, bytes]:
+    """Return a value of a thread with what was taken out of it (CorruptDataError: some of it is missing)."""
+    return put_back(stored, partial(find_payload, connection, thread))
 
 
 def hand_on(connection: SqlConnection, thread: int, wanted: Set[bytes] = frozenset()) -> None:
