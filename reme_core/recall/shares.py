@@ -48,15 +48,15 @@ def in_place_of(hit: Hit, said: Sequence[Hit], *, leads: bool) -> Hit:
     return hit.model_copy(update={"score": max(scores)}) if scores and max(scores) > hit.score else hit
 
 
-def facts_of(items: Sequence[ScoredMemory]) -> list[ScoredMemory]:
-    """Return the memories that come from the messages they name; a summary, of all of a block, from none of them."""
-    return [item for item in items if item.memory.memory_type is not MemoryType.SUMMARY]
-
-
 def lifts_of(memories: Sequence[ScoredMemory]) -> dict[str, float]:
-    """Return what memories that were found add to the scores of the messages they came from, by message."""
+    """Return what memories that were found add to the scores of the messages they came from, by message.
+
+    A summary comes from all messages of its block, and says of none that it answers.
+    """
     lifts: dict[str, float] = {}
-    for item in facts_of(memories):
+    for item in memories:
+        if item.memory.memory_type is MemoryType.SUMMARY:
+            continue
         for source in item.memory.sources:
             for message_id in source.message_ids:
                 lifts[message_id] = max(lifts.get(message_id, 0.0), _LIFT * max(item.score, 0.0))

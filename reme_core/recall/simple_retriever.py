@@ -27,7 +27,7 @@ from reme_core.ports import (
 )
 from reme_core.recall.cut import DEFAULT_LIMIT, cut_hits, scoring, with_trust
 from reme_core.recall.search_account import AskedFor, SearchAccount
-from reme_core.recall.shares import facts_of, in_place_of, lifts_of, share_and_base, share_of_memory, without_retold
+from reme_core.recall.shares import in_place_of, lifts_of, share_and_base, share_of_memory, without_retold
 from reme_core.recall.why_not import explain_search
 from reme_core.retrieval import asked_time
 from reme_core.retrieval.embedding import try_question
@@ -290,7 +290,7 @@ def _passage_hits(
 
 
 def _said_in(items: Sequence[ScoredMemory]) -> frozenset[str]:
-    return frozenset(name for item in facts_of(items) for source in item.memory.sources for name in source.message_ids)
+    return frozenset(name for item in items for source in item.memory.sources for name in source.message_ids)
 
 
 def check_request(request: RetrieveRequest) -> None:
