@@ -135,6 +135,7 @@ class TransferMethods:
         *,
         user_id: str | None = None,
         shared: bool = False,
+        skip_bad_lines: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> TransferCounts:
         """Read a file that `export` wrote into a user's memory; doing it twice changes nothing more.
@@ -146,6 +147,8 @@ class TransferMethods:
             path: The file.
             user_id: Whose memory it becomes.
             shared: The shared scope of the space, in place of a user.
+            skip_bad_lines: Leave lines out that can't be used, and name them in the result; otherwise one refuses all.
+                An image or file whose bytes are broken, or lack, costs a message that alone: words stand in its place.
             progress: Told how many lines are done, now and then.
 
         Raises:
@@ -161,6 +164,7 @@ class TransferMethods:
             self._embedder,
             scope,
             file_path(path),
+            skip_bad_lines=inputs.read_flag(skip_bad_lines, "skip_bad_lines"),
             progress=progress,
         )
         await self._record.embed(scope)

@@ -343,7 +343,19 @@ class DumpedLibrary(MappingModel):
 
 
 class TransferCounts(MappingModel):
-    """How many things an export wrote, or an import read (those that were there already included)."""
+    """How many things an export wrote, or an import read (those that were there already included).
+
+    Attributes:
+        messages: Messages.
+        blocks: Slices of sessions.
+        memories: Memories.
+        events: Changes of memories, which an import doesn't read.
+        offloads: What left a context.
+        tool_calls: Recorded calls.
+        known_messages: How many messages were there already.
+        known_memories: How many memories were there already.
+        problems: Lines of which something can't be used; only where they were to be skipped.
+    """
 
     messages: int = 0
     blocks: int = 0
@@ -351,6 +363,9 @@ class TransferCounts(MappingModel):
     events: int = 0
     offloads: int = 0
     tool_calls: int = 0
+    known_messages: int = 0
+    known_memories: int = 0
+    problems: tuple[LineProblem, ...] = ()
 
 
 class FileCheck(BaseModel):

@@ -172,11 +172,14 @@ class ScopeLine:
     item: BaseModel
 
 
-def read_scope(path: Path, scope: Scope) -> list[ScopeLine]:
+def read_scope(path: Path, scope: Scope) -> tuple[list[ScopeLine], list[LineProblem]]:
     """Read an exported scope, whose memories become those of another; events are passed over. Blocks on the file.
 
+    Returns:
+        The lines that can be used, and the others, each in order.
+
     Raises:
-        InvalidLinesError: Lines that can't be used, by number.
+        InvalidLinesError: The head is of another format, of a later version, or of the other kind of files.
         StoreAccessError: The file can't be read.
     """
     lines: list[ScopeLine] = []
@@ -192,9 +195,7 @@ def read_scope(path: Path, scope: Scope) -> list[ScopeLine]:
                 lines.append(ScopeLine(read.number, _scope_item(read.kind, read.value, scope)))
             except ValidationError as exc:
                 problems.append(LineProblem(line=read.number, reason=describe(exc, read.kind)))
-    if problems:
-        raise refusal(path, problems, "nothing was imported; correct them")
-    return lines
+    return lines, problems
 
 
 def _scope_item(kind: str, value: Mapping[str, JsonValue], scope: Scope) -> BaseModel:
