@@ -32,6 +32,19 @@ def with_validity(text: str, item: Memory | Hit) -> str:
     return text if all(part in text for part in told) else f"{text} ({shown_validity(item)})"
 
 
+def shown_successor(item: Memory | Hit) -> str:
+    """Say what stands in the place of a memory: "replaced by ID", or "joined into ID", which says the same for both.
+
+    Empty for a current one, and for what is no memory.
+    """
+    return f"{successor_word(item)} {item.superseded_by}" if item.superseded_by else ""
+
+
+def successor_word(item: Memory | Hit) -> str:
+    """Say what became of a memory that is not current: what is replaced ends, what is joined is as true as before."""
+    return "joined into" if item.valid_to is None else "replaced by"
+
+
 def shown_beginning(item: Memory | Hit) -> str:
     """Say since when a memory's statement holds; empty where that is when it was said, which nobody told."""
     is_told = item.valid_from != item.observed_at or item.valid_from_precision is not TimePrecision.EXACT
