@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -25,13 +24,6 @@ def written(tmp_path: Path) -> Path:
     with zipfile.ZipFile(PACKED) as archive:
         archive.extractall(tmp_path / "written")
     return tmp_path / "written"
-
-
-@pytest.fixture
-async def memory(tmp_path: Path) -> AsyncIterator[ReMe]:
-    clock = FixedClock("2027-01-01T00:00:00Z")
-    async with ReMe("remy", str(tmp_path / "reme"), llm=None, embedding=None, clock=clock) as opened:
-        yield opened
 
 
 def contents(folder: Path) -> dict[Path, bytes]:

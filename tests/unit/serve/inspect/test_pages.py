@@ -259,7 +259,9 @@ def test_a_memory_shows_when_it_holds_and_quotes_what_it_rests_on(browser: Brows
 
 def test_a_memory_that_was_joined_leads_to_the_one_that_says_it_now(browser: Browser, home: ReMe) -> None:
     async def joined() -> tuple[Memory, Memory]:
-        stays, goes = [await home.add_memory(text, user_id="ana") for text in ("Ana has a dog, too", "Ana has a dog too")]
+        stays, goes = [
+            await home.add_memory(text, user_id="ana") for text in ("Ana has a dog, too", "Ana has a dog too")
+        ]
         await home.evolve(user_id="ana", dry_run=False)
         return stays, goes
 
