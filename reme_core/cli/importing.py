@@ -57,7 +57,7 @@ async def import_(
         if dry_run and where.database_url is None and not where.file.exists():
             where = replace(where, folder=nothing)
         async with where.open(with_embedding=not no_embedding) as memory:
-            with output.progress(f"importing from {source}", None) as tell:
+            with output.progress(f"reading {source}", None, then=f"importing from {source}") as tell:
                 report = await memory.import_from(
                     source,
                     path,
@@ -93,7 +93,7 @@ async def _import_own(
     with file_to_read(file) as path:
         lines = count_lines(path)
         async with where.open(with_embedding=with_embedding) as memory:
-            with output.progress(f"importing {path.name}", lines) as tell:
+            with output.progress(f"reading {path.name}", lines, then=f"importing {path.name}") as tell:
                 try:
                     moved = await memory.import_(path, **whose, skip_bad_lines=skip_bad_lines, progress=tell)
                 except InvalidLinesError as exc:

@@ -149,7 +149,7 @@ class TransferMethods:
             shared: The shared scope of the space, in place of a user.
             skip_bad_lines: Leave lines out that can't be used, and name them in the result; otherwise one refuses all.
                 An image or file whose bytes are broken, or lack, costs a message that alone: words stand in its place.
-            progress: Told how many lines are done, now and then.
+            progress: Told now and then how many lines are read, and then, from the first again, how many are done.
 
         Raises:
             InvalidLinesError: Lines that are wrong, by number; nothing was imported.
@@ -199,7 +199,7 @@ class TransferMethods:
             every_user: Each user there goes to the user of the same name here; what names no user goes to `user_id`,
                 and is left out without one.
             dry_run: Write nothing, and report what would be.
-            progress: Told how many items are done, now and then.
+            progress: Told now and then how many items are read, and then, from the first again, how many are done.
 
         Raises:
             InvalidInputError: It is nothing that the source reads; or several users have something there, and neither

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -185,15 +186,16 @@ async def import_scope(
     """Read a file that `export_scope` wrote.
 
     The whole file is checked before anything is written. Importing it twice changes nothing more. `progress` is told
-    how many lines are done. With `skip_bad_lines` what can't be used is left out and named; an image or a file whose
-    bytes are broken, or lack, costs a message that alone: words stand in its place.
+    how many lines are read, and then, from the first again, how many are done. With `skip_bad_lines` what can't be used
+    is left out and named; an image or a file whose bytes are broken, or lack, costs a message that alone: words stand
+    in its place.
 
     Raises:
         InvalidLinesError: Naming the lines that are wrong, where they are not to be skipped.
         StoreAccessError: The file can't be read.
         ConflictError: An id that this scope holds with other content.
     """
-    lines, problems = await asyncio.to_thread(read_scope, path, scope)
+    lines, problems = await _read(path, scope, progress)
     if problems and not skip_bad_lines:
         raise refusal(path, problems, "nothing was imported; correct them, or skip bad lines")
     media = _Media()
@@ -228,6 +230,19 @@ async def import_scope(
         done("memory", page)
     told = {"known_messages": known["message"], "known_memories": known["memory"], "problems": tuple(problems)}
     return transfer_counts(counts).model_copy(update=told)
+
+
+async def _read(
+    path: Path, scope: Scope, progress: Callable[[int], None] | None
+) -> tuple[list[ScopeLine], list[LineProblem]]:
+    lines, problems = list[ScopeLine](), list[LineProblem]()
+    read = read_scope(path, scope)
+    while batch := await asyncio.to_thread(lambda: list(islice(read, _PAGE))):
+        for one in batch:
+            problems.append(one) if isinstance(one, LineProblem) else lines.append(one)
+        if progress is not None:
+            progress(batch[-1].line)
+    return lines, problems
 
 
 @dataclass(frozen=True, slots=True)

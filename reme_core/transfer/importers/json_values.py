@@ -36,7 +36,7 @@ _UP_TO_A_COMMA = re.compile(r'(?:[^",{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTA
 _BAD_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, struct.error)
 
 
-def read_json_values(path: Path, names: re.Pattern[str], wanted: str) -> Iterator[tuple[str, JsonValue] | Unreadable]:
+def _read_values(path: Path, names: re.Pattern[str], wanted: str) -> Iterator[tuple[str, JsonValue] | Unreadable]:
     """Yield the values of the arrays in an export, and where each stands; a file that is one object is that value.
 
     A value that is no JSON costs itself alone, an array that isn't whole what stands behind. Characters that are no
@@ -71,8 +71,8 @@ def read_json_values(path: Path, names: re.Pattern[str], wanted: str) -> Iterato
 def read_items(
     path: Path, names: re.Pattern[str], wanted: str, read: Callable[[str, JsonValue], Iterator[ImportedItem]]
 ) -> Iterator[ImportedItem]:
-    """Yield what each value of an export holds, which `read` tells by its place; see `read_json_values`."""
-    for found in read_json_values(path, names, wanted):
+    """Yield what each value of an export holds, which `read` tells by its place; see `_read_values`."""
+    for found in _read_values(path, names, wanted):
         if isinstance(found, Unreadable):
             yield found
         else:

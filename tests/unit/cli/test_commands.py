@@ -275,6 +275,11 @@ def test_an_export_comes_back_by_import_and_twice_changes_nothing(reme: Reme, ch
         }
         assert reme("stats", "--user", "copy", "--json").value["messages"] == 3
     assert "wrote 3 messages, 1 block, 1 memory and 1 event to ana.jsonl" in reme("export", "ana.jsonl").out
+    with pytest.MonkeyPatch.context() as terminal:
+        terminal.setenv("FORCE_COLOR", "1")
+        terminal.setenv("TERM", "xterm")
+        bar = reme("import", "ana.jsonl", "--user", "copy").err
+    assert 0 <= bar.find("reading ana.jsonl") < bar.find("importing ana.jsonl")
     again = reme("import", "ana.jsonl", "--user", "copy")
     assert "read 3 messages, 1 block and 1 memory; of them 3 messages and 1 memory known before" in again.out
     with (tmp_path / "ana.jsonl").open("a") as file:
