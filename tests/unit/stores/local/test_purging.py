@@ -53,22 +53,21 @@ async def test_an_erasure_leaves_no_connection_open(tmp_path: Path) -> None:
 
 async def test_room_of_an_erased_user_goes_back_to_the_system_while_others_have_the_file_open(tmp_path: Path) -> None:
     file = tmp_path / "memory.db"
-    async with (
-        ReMe("space", tmp_path, llm=None, embedding=None) as memory,
-        ReMe("space", tmp_path, llm=None, embedding=None) as other,
-    ):
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
         for number in range(6):  # in turn: what stays lies behind what goes
             for user in ("gone", "stays"):
                 image = ImageBlock(url=f"data:image/x;base64,{b64encode(bytes([number]) * 200_000).decode()}")
-                await other.summary([Message(role="user", content=[image])], user_id=user, session_id="s")
+                await memory.summary([Message(role="user", content=[image])], user_id=user, session_id="s")
         with closing(sqlite3.connect(file)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         before = file.stat().st_size
-        await memory.delete_all_memories(user_id="gone")
-        assert file.stat().st_size < before - 6 * 190_000
-        with closing(sqlite3.connect(file)) as connection:
-            assert free_pages(connection) == 0
-        await other.add_memory("The spare key is under the blue pot", user_id="stays")
+        async with ReMe("space", tmp_path, llm=None, embedding=None) as other:
+            await other.add_memory("The spare key is under the red pot", user_id="stays")
+            await memory.delete_all_memories(user_id="gone")
+            assert file.stat().st_size < before - 6 * 190_000
+            with closing(sqlite3.connect(file)) as connection:
+                assert free_pages(connection) == 0
+            await other.add_memory("The spare key is under the blue pot", user_id="stays")
     assert problems_of_file(file) == []
 
 
