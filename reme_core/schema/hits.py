@@ -33,10 +33,7 @@ def with_validity(text: str, item: Memory | Hit) -> str:
 
 
 def shown_successor(item: Memory | Hit) -> str:
-    """Say what stands in the place of a memory: "replaced by ID", or "joined into ID", which says the same for both.
-
-    Empty for a current one, and for what is no memory.
-    """
+    """Say what stands in the place of a memory: "replaced by ID", or "joined into ID"; empty where nothing does."""
     return f"{successor_word(item)} {item.superseded_by}" if item.superseded_by else ""
 
 
