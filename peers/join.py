@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from functools import reduce
 from typing import TypedDict
 
+from reme_bench import runner
 from reme_bench.conversations import Conversation
 from reme_bench.evidence import PLACES, Question, evidence_held, recall_at, words_held
-from reme_bench.results import Dataset, Machine, NotMeasured, Results, Row, System
-from reme_bench.runner import milliseconds
-from reme_bench.summary import REACHED, TOKENS, merged, summarised
+from reme_bench.results import NotMeasured, Results, Row, System
+from reme_bench.summary import merged, summarised
 
 from reme_core import Hit
 
@@ -68,8 +65,8 @@ def system_of(name: str, output: Output, counts: Mapping[str, int]) -> System:
         model_calls=counts["model_calls"],
         prompt_tokens=counts["prompt_tokens"],
         completion_tokens=counts["completion_tokens"],
-        append_ms=milliseconds([spent for talk in talks for spent in talk["writes_ms"]]),
-        search_ms=milliseconds([question["ms"] for question in asked]),
+        append_ms=runner.milliseconds([spent for talk in talks for spent in talk["writes_ms"]]),
+        search_ms=runner.milliseconds([question["ms"] for question in asked]),
         not_measured=lacking if _names_messages(asked) else (*lacking, NO_IDS),
     )
 
@@ -118,30 +115,6 @@ def _names_messages(asked: Iterable[QuestionOutput]) -> bool:
     return any(note["ids"] for answered in asked for note in answered["notes"])
 
 
-def results_of(
-    systems: Sequence[System], rows: Sequence[Row], versions: Mapping[str, str], dataset: Dataset, made_at: datetime
-) -> Results:
-    """Put the systems into one file."""
-    machine = Machine(python=platform.python_version(), platform=platform.platform(), cpus=os.cpu_count() or 1)
-    return _summed(
-        Results(
-            made_at=made_at,
-            dataset=dataset,
-            machine=machine,
-            versions=dict(versions),
-            systems=tuple(systems),
-            rows=tuple(rows),
-        )
-    )
-
-
-def _summed(results: Results) -> Results:
-    """Sum up, without what asks for a ranking beyond the budget."""
-    whole = summarised(results)
-    kept = tuple(entry for entry in whole.summary if entry.figure not in {TOKENS, REACHED})
-    return whole.model_copy(update={"summary": kept})
-
-
 def joined(runs: Sequence[Results]) -> Results:
     """Put the systems of several runs on the same questions into one file, with sums made anew of all rows.
 
@@ -150,7 +123,7 @@ def joined(runs: Sequence[Results]) -> Results:
     Raises:
         ResultsFileError: They are about other questions.
     """
-    return _summed(reduce(merged, runs))
+    return summarised(reduce(merged, runs))
 
 
 def without_texts(results: Results) -> Results:

@@ -18,7 +18,6 @@ import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from reme_bench.answers import AnswerBook, answer_questions, endpoint_model
@@ -26,11 +25,11 @@ from reme_bench.conversations import Conversation
 from reme_bench.datasets import SOURCES, WrongFileError, load
 from reme_bench.minilm import DIMENSION, MiniLM, NoVectorError
 from reme_bench.results import Dataset, Results, Row, System
-from reme_bench.runner import dataset_of
+from reme_bench.runner import dataset_of, results_of
 
 from peers.endpoint import NO_COUNTS, Endpoint, serving
 from peers.environments import HERE, Candidate, call, candidates, environment_of, public, surroundings, upstream
-from peers.join import Output, failed, joined, results_of, rows_of, system_of, without_texts
+from peers.join import Output, failed, joined, rows_of, system_of, without_texts
 from peers.picture import picture
 from peers.protocol import Job
 from peers.table import ANSWERS, TABLE, answers_line, between, table
@@ -87,14 +86,13 @@ def job_of(conversations: Sequence[Conversation], url: str, chat_model: str | No
 
 def measured(
     given: argparse.Namespace, conversations: Sequence[Conversation], served: Endpoint
-) -> tuple[list[System], list[Row], dict[str, str]]:
+) -> tuple[dict[System, list[Row]], dict[str, str]]:
     """Run each system in turn; one that fails is in the results with what it said."""
     whole = job_of(conversations, served.url, given.model)
     # Nobody is to be the one who waits for the model.
     served.vectors([turn.embedded for talk in conversations for turn in talk.turns])
     served.vectors([question.text for talk in conversations for question in talk.questions])
-    systems: list[System] = []
-    rows: list[Row] = []
+    rows: dict[System, list[Row]] = {}
     versions: dict[str, str] = {}
     for name, candidate in candidates(given.only, given.model):
         work = given.work.absolute() / re.sub(r"\W+", "_", name).strip("_")
@@ -105,14 +103,14 @@ def measured(
         try:
             output, counts = ran(candidate, environment_of(candidate, given.environments), job, served, work)
         except (RuntimeError, OSError, ValueError, KeyError) as exc:
-            systems.append(failed(name, public(str(exc))))
+            rows[failed(name, public(str(exc)))] = []
             print(f"{name}: {exc}", flush=True)
             continue
-        systems.append(system_of(name, output, counts))
-        rows += rows_of(name, output, conversations)
+        system = system_of(name, output, counts)
+        rows[system] = rows_of(name, output, conversations)
         versions |= output["versions"]
-        print(f"{name}: {systems[-1].append_ms} a session, {systems[-1].search_ms} a question", flush=True)
-    return systems, rows, versions
+        print(f"{name}: {system.append_ms} a session, {system.search_ms} a question", flush=True)
+    return rows, versions
 
 
 def chosen(given: argparse.Namespace) -> tuple[list[Conversation], Dataset]:
@@ -149,12 +147,12 @@ def run(given: argparse.Namespace) -> Results:
     models = [endpoint_model(name) for name in (given.answers, given.judge) if name]
     try:
         with MiniLM([], given.minilm) as minilm, serving(minilm.vectors, upstream()) as served:
-            systems, rows, versions = measured(given, conversations, served)
+            rows, versions = measured(given, conversations, served)
     except NoVectorError as exc:
         raise SystemExit(str(exc)) from exc
-    if not rows:
+    if not any(rows.values()):
         raise SystemExit(f"nothing could be measured, and {given.out} stays as it is")
-    results = results_of(systems, rows, versions, dataset, datetime.now(UTC))
+    results = results_of(dataset, rows, versions)
     if models:
         book = AnswerBook(given.work / "answers.jsonl")
         reader, judge = (*models, None)[:2]

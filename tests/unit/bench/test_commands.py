@@ -52,5 +52,9 @@ def test_tasks_without_a_model_write_a_file_of_results(tmp_path: Path, capsys: p
         str(tmp_path / SCORES),
     ]
     assert main(["bench", "tasks", *given, "--json", str(tmp_path / "told.json")]) == 0
-    assert "reme, attempts as they were" in capsys.readouterr().out
-    assert Results.read(tmp_path / "told.json").rows[1].notes
+    shown = capsys.readouterr().out
+    assert "reme, attempts as they were" in shown
+    assert "tools named" in shown
+    assert "recall" not in shown
+    assert "80 %" not in shown
+    assert Results.read(tmp_path / "told.json").rows[-1].notes

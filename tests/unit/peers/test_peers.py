@@ -11,7 +11,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -21,10 +20,11 @@ from reme_bench.answers import reader_stage
 from reme_bench.conversations import Conversation, LabelledQuestion, Turn, conversation
 from reme_bench.minilm import NoVectorError
 from reme_bench.results import Dataset, Marks, Results, ResultsFileError
+from reme_bench.runner import results_of
 
 from peers import environments, run
 from peers.endpoint import Upstream, serving
-from peers.join import Output, failed, joined, results_of, rows_of, system_of, without_texts
+from peers.join import Output, failed, joined, rows_of, system_of, without_texts
 from peers.picture import picture
 from peers.protocol import Note, within
 from peers.table import ANSWERS, END, TABLE, answers_line, between, table
@@ -64,10 +64,8 @@ def output(text: str, *ids: str) -> Output:
 def results() -> Results:
     given = {"finds it": output("Ann: I moved to Lisbon in May.", "c/m1"), "extracts": output("Ann lives in Lisbon")}
     counts = {"model_calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
-    systems = [system_of(name, out, counts) for name, out in given.items()]
-    rows = [row for name, out in given.items() for row in rows_of(name, out, [talk()])]
-    made_at = datetime(2026, 1, 2, tzinfo=UTC)
-    return results_of([*systems, failed("broken", "no such package")], rows, {"other": "1.0"}, DATA, made_at)
+    rows = {system_of(name, out, counts): rows_of(name, out, [talk()]) for name, out in given.items()}
+    return results_of(DATA, {**rows, failed("broken", "no such package"): []}, {"other": "1.0"})
 
 
 def test_readme_and_manual_have_the_tables_of_the_results_in_the_tree():
