@@ -36,6 +36,7 @@ app = typer.Typer(
     help="Measure memories on published conversations, from files that you have.",
 )
 app.command("tasks")(tasks)
+_BUDGET = 1024
 _ANSWERS = typer.Option("--answers", metavar="MODEL", help="Have this model answer from each system's notes.")
 Judge: TypeAlias = Annotated[str | None, typer.Option("--judge", metavar="MODEL", help="Have it mark the answers.")]
 
@@ -71,7 +72,7 @@ def run(
     answers: Annotated[str | None, _ANSWERS] = None,
     judge: Judge = None,
     base_url: BaseUrl = None,
-    budget: Annotated[int, typer.Option("--budget", help="Tokens of notes a question: 512, 1024 or 2048.")] = 1024,
+    budget: Annotated[int, typer.Option("--budget", help="Tokens of notes a question: 512, 1024 or 2048.")] = _BUDGET,
 ) -> None:
     """Measure reme and the baselines: by words, and with the embedding model of the environment where one is set."""
     source = _source(dataset)
@@ -109,16 +110,18 @@ def run(
 
 @app.command("answer")
 def answer(
-    path: Annotated[
-        Path, typer.Argument(help="A file of results whose rows have notes, such as one of other memories.")
-    ],
+    path: Annotated[Path, typer.Argument(help="A file of results whose rows have notes: one of a run with --answers.")],
     answers: Annotated[str, _ANSWERS],
     judge: Judge = None,
     base_url: BaseUrl = None,
-    budget: Annotated[int, typer.Option("--budget", help="Tokens that the notes are within, for the record.")] = 1024,
 ) -> None:
     """Have a model answer from the notes of a file of results, and another one judge; the file is written anew."""
-    results = _answered(Results.read(path), _models(answers, judge, base_url), path, budget)
+    given = Results.read(path)
+    if not any(row.notes is not None and row.gold is not None for row in given.rows):
+        message = f"{str(path)!r} has no notes to answer from: make it by `reme bench run` with --answers"
+        raise InvalidInputError(message)
+    budget = given.answering.budget if given.answering else _BUDGET
+    results = _answered(given, _models(answers, judge, base_url), path, budget)
     typer.echo(results_table(results))
     check_answered(results)
 
