@@ -20,6 +20,7 @@ import ormsgpack
 from reme_core import SqlConnection
 from reme_core.errors import CorruptDataError
 from reme_core.schema import Scope
+from reme_langchain.saver._deflate import inflated
 from reme_langchain.saver._value_codec import MessageList, Typed, ValueCodec, ValueForm, digest_of
 
 FAN = 32
@@ -256,23 +257,37 @@ def unfold(manifest: bytes, chunks: Callable[[list[int]], list[list[int]]]) -> l
 
 
 class KnownBlobs:
-    """Blobs of a server that were read or written lately; each has a number that no other one ever gets."""
+    """Blobs that were read lately, as they were before they were deflated.
+
+    On a server, a blob has a number that no other one ever gets. In a file, the number of one that was removed may be
+    given again, so that what is known is so up to the next removal.
+    """
 
     def __init__(self) -> None:
         """Begin with none."""
         self._gate = threading.Lock()
         self._held: OrderedDict[int, Typed] = OrderedDict()
         self._size = 0
+        self._removals = 0
 
-    def find(self, ids: Iterable[int]) -> dict[int, Typed]:
-        """Return those that are known."""
+    def find(self, ids: Iterable[int], removals: int) -> dict[int, Typed]:
+        """Return those that are known.
+
+        Args:
+            ids: Of the blobs.
+            removals: The counter of a file, as the snapshot has it that asks; it only grows.
+        """
         with self._gate:
-            return {id_: self._held[id_] for id_ in ids if id_ in self._held}
+            if removals > self._removals:
+                self._held.clear()
+                self._size, self._removals = 0, removals
+            held = self._held if removals == self._removals else {}  # an older snapshot has what others don't
+            return {id_: held[id_] for id_ in ids if id_ in held}
 
-    def add(self, blobs: Mapping[int, Typed]) -> None:
+    def add(self, blobs: Mapping[int, Typed], removals: int) -> None:
         """Remember blobs, and forget the oldest."""
         with self._gate:
-            for id_, blob in blobs.items():
+            for id_, blob in blobs.items() if removals == self._removals else ():
                 if id_ not in self._held:
                     self._held[id_] = blob
                     self._size += _weight(blob)
@@ -291,6 +306,7 @@ class BlobReader:
         """Keep the connection, and what is known of a server."""
         self._connection = connection
         self._known = known
+        self._removals: int | None = None
         self._chunks: dict[int, list[int]] = {}
         self._rows: dict[int, Typed] = {}
 
@@ -316,16 +332,18 @@ class BlobReader:
 
     def _read(self, ids: list[int]) -> list[Typed]:
         wanted = [id_ for id_ in ids if id_ not in self._rows]
-        if self._known is not None:
-            self._rows |= self._known.find(wanted)
+        if self._known is not None and wanted:
+            if self._removals is None:
+                self._removals = removals_of(self._connection) if self._connection.dialect.is_file else 0
+            self._rows |= self._known.find(wanted, self._removals)
             wanted = [id_ for id_ in wanted if id_ not in self._rows]
         fresh: dict[int, Typed] = {}
         for query, group in self._queries(wanted):
             for id_, type_, data in self._connection.execute(query, group):
-                fresh[id_] = (type_, data)
+                fresh[id_] = inflated(type_, data)
         self._rows |= fresh
-        if self._known is not None and fresh:
-            self._known.add(fresh)
+        if self._known is not None and self._removals is not None and fresh:
+            self._known.add(fresh, self._removals)
         try:
             return [self._rows[id_] for id_ in ids]
         except KeyError as exc:
@@ -348,6 +366,12 @@ class BlobReader:
         if level:
             for chunk in self.chunks(fresh):
                 self._mark(chunk, level - 1, held)
+
+
+def removals_of(connection: SqlConnection) -> int:
+    """Return the counter of a file that every transaction raises which removes something, of whatever process."""
+    (removals,) = connection.execute("SELECT value FROM langgraph_meta WHERE name = 'removals'").fetchone()
+    return int(removals)
 
 
 _FIND = "SELECT id FROM langgraph_blobs WHERE thread = ? AND digest = ?"
