@@ -11,7 +11,8 @@ from typing import Literal, TypeVar
 
 from reme_core import Database, ReMe, SqlConnection, SqlDatabase
 from reme_langchain._opening import MemoryOrPath, open_memory
-from reme_langchain.saver._message_blobs import KnownBlobs, KnownDigests
+from reme_langchain.saver._known_blobs import KnownBlobs
+from reme_langchain.saver._message_blobs import KnownDigests
 from reme_langchain.saver._saver_tables import prepare
 from reme_langchain.saver._shared_commits import SharedCommits
 from reme_langchain.saver._thread_commits import ThreadCommits

@@ -12,7 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 from reme_core import Database, SqlConnection
 from reme_core.errors import ReMeError
-from reme_langchain.saver._message_blobs import KnownDigests, removals_of
+from reme_langchain.saver._known_blobs import removals_of
+from reme_langchain.saver._message_blobs import KnownDigests
 
 T = TypeVar("T")
 
