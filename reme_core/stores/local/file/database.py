@@ -339,6 +339,7 @@ class Database:
                 # Before anything is written: what isn't ours stays as it is.
                 if check_version(connection, self._path) == 0:
                     check_unused(path, lambda: check_version(connection, self._path) == 0)
+                    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of an empty file alone
                 use_log(connection, self._settings)
                 prepare(connection, self._path, fts5=has_fts5(connection), keep=partial(keep_before_migration, path))
                 due = is_purge_due(connection)
