@@ -350,8 +350,7 @@ class Database:
             finally:
                 connection.close()
             mark_used(path)
-        threads.files = OpenedFiles(path)
-        threads.room = LogRoom(path)
+        threads.files, threads.room = OpenedFiles(path), LogRoom(path)
         if due:
             self._go_on_purging(threads)
         terms("opened")  # loads the stemmer now: no first append is to wait for that
