@@ -27,6 +27,7 @@ from reme_core.errors import (
 )
 from reme_core.schema import describe
 from reme_core.stores.local.file.dialect import FileConnection
+from reme_core.stores.local.file.log_room import LogRoom
 
 _READERS = 4
 _PURGE_EVERY_S = 60.0
@@ -47,6 +48,7 @@ class ConnectionThreads:
         self.writing: FileConnection | None = None
         self.opened: list[sqlite3.Connection] = []
         self.files = OpenedFiles(None)
+        self.room = LogRoom(None)
         self.raw: list[FileIO] = []
         self._local = threading.local()
         self._counting = threading.Lock()
@@ -104,6 +106,7 @@ class ConnectionThreads:
         self.closing = True
         for pool in (self.purger, self.behind, self.writer, self.reader, self.more_readers):
             pool.shutdown(wait=True)
+        self.room.close()
         for connection in self.opened:
             connection.close()
 
