@@ -81,10 +81,11 @@ async def pre_reasoning_hook(
 ) -> PreparedContext:
     """Return the context as it is while it fits, and otherwise one that does.
 
-    A tool result is cut when it is first seen, if it is very long, and told in words, if its call has left. Once the threshold is passed, older results are cut
-    further; if that isn't enough, the oldest messages leave for a summary; what must stay is cut last. Everything that
-    is cut or leaves is on disk before this returns; if this raises, nothing has changed for the caller, and what was
-    written is found again and not written twice. A long context is looked through away from the event loop.
+    A tool result is cut when it is first seen, if it is very long, and told in words, if its call has left. Once the
+    threshold is passed, older results are cut further; if that isn't enough, the oldest messages leave for a summary;
+    what must stay is cut last. Everything that is cut or leaves is on disk before this returns; if this raises, nothing
+    has changed for the caller, and what was written is found again and not written twice. A long context is looked
+    through away from the event loop.
 
     Args:
         ports: What it stands on.
