@@ -60,6 +60,14 @@ def test_what_was_acknowledged_is_there_after_a_kill(tmp_path):
             memory.get_memory(memory_id, user_id="ana")
 
 
+def test_the_bound_of_a_request_is_that_of_the_command_line(tmp_path):
+    with ServedProcess(tmp_path, "--max-body", "9") as served:
+        body = {"messages": [{"role": "user", "content": [{"type": "image", "data": "A" * (8 << 20)}]}]}
+        assert served.client.post("/v1/summary", json=body).status_code == 200
+        body["messages"][0]["content"][0]["data"] *= 2
+        assert served.client.post("/v1/summary", json=body).status_code == 413
+
+
 def test_a_request_sent_again_after_a_kill_gets_the_answer_of_before(tmp_path):
     body, headers = {"messages": [{"role": "user", "content": "hello"}]}, {"Idempotency-Key": "a"}
     with ServedProcess(tmp_path) as served:
