@@ -29,7 +29,7 @@ from reme_core.serve.failures import (
 
 _LOG = logging.getLogger("reme.serve")
 MIB = 1 << 20
-MAX_BODY_BYTES = 8 * MIB
+MAX_BODY_BYTES = 8 << 20
 """Of a request, where the service is not started with another bound."""
 MOST_BODY_MIB = 64
 """That may be asked for: an image of 32 MiB, the largest that is kept, takes 43 in base64."""
