@@ -13,11 +13,14 @@ from reme_core.schema import ContentBlock, Message, TextBlock, ToolResultBlock
 _NAME_CHARS = 100
 
 
-def tell_late_results(messages: Sequence[Message]) -> tuple[Message, ...]:
+def tell_late_results(messages: Sequence[Message], summary: str) -> tuple[Message, ...]:
     """Return messages in which each result that no call stands before is a text that tells it, whole.
 
-    Ids, roles and order stay. A message without late results is the same object.
+    Ids, roles and order stay. A message without late results is the same object. Without a summary nothing has left,
+    and nothing is changed: a result that never had a call is its sender's affair.
     """
+    if not summary.strip():
+        return tuple(messages)
     called = set[str]()
     told = list(messages)
     for place, message in enumerate(messages):

@@ -257,11 +257,11 @@ def with_ids(messages: Sequence[Message], recorded: OffloadedContext) -> dict[st
     return {message.message_id: name for message, name in zip(said, recorded.message_ids, strict=True)}
 
 
-async def record_and_tell_late(
-    ports: WorkingPorts, scope: Scope, session_id: str, messages: Sequence[Message], asides: Asides
+async def tell_recorded(
+    ports: WorkingPorts, scope: Scope, session_id: str, messages: Sequence[Message], summary: str, asides: Asides
 ) -> Sequence[Message]:
     """Tell late results in words; all up to the last of them is in the transcript before that, as it is."""
-    told = tell_late_results(messages)
+    told = tell_late_results(messages, summary)
     late = [place for place, message in enumerate(messages) if message is not told[place]]
     if late:
         said = [message for message in messages[: late[-1] + 1] if not asides.hold(message)]

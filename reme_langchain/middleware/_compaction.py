@@ -102,11 +102,10 @@ class ContextCompactor:
     def _request(
         self, messages: Sequence[AnyMessage], forms: Sequence[Message | None], place: HookContext, counted: str
     ) -> ContextRequest:
-        summaries = [summary_text(message) for message in messages if part_of(message) == "summary"]
         return ContextRequest(
             session_id=place.session_id,
             messages=[form for form in forms if form is not None],
-            summary=clean_text(summaries[-1]) if summaries else "",
+            summary=clean_text(_shown_summary(messages)),
             system_prompt=counted,
             limits=self.limits,
             asides=_asides(messages, forms),
@@ -117,7 +116,7 @@ class ContextCompactor:
         try:
             forms = self._read(context.messages)
             said = [form for form in forms if form is not None]
-            told = tell_late_results(said)
+            told = tell_late_results(said, _shown_summary(context.messages))
             check = check_context(
                 told,
                 limits=self.limits,
@@ -195,6 +194,11 @@ def _fitted(
     if None in in_thread:  # outside a graph, which names them all: without ids, only all at once can be replaced
         update = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *sent]
     return CompactedRequest(messages=sent, update=update)
+
+
+def _shown_summary(messages: Sequence[AnyMessage]) -> str:
+    summaries = [summary_text(message) for message in messages if part_of(message) == "summary"]
+    return summaries[-1] if summaries else ""
 
 
 def _sent(view: Message) -> list[AnyMessage]:

@@ -117,10 +117,10 @@ class MessageForms:
         """Have a message shown like this, as long as it doesn't change."""
         self._forms[msg.id].view = view
 
-    def shown(self, msgs: Sequence[Msg]) -> list[Msg]:
+    def shown(self, msgs: Sequence[Msg], summary: str) -> list[Msg]:
         """Return messages as they are to be sent: the same objects, but those shortened or told in words."""
         forms = [self._form(msg) for msg in msgs]
-        views = tell_late_results([form.view for form in forms])
+        views = tell_late_results([form.view for form in forms], summary)
         return [
             msg if view.content == form.whole.content else _written(view, msg)
             for msg, form, view in zip(msgs, forms, views, strict=True)
@@ -177,9 +177,9 @@ class TalkContext:
         self._make: type[ReMe] = reme_core.ReMe  # loaded here and not with this module
         self._own: ReMe | None = None
 
-    def shown(self, entries: Sequence[Entry]) -> list[Msg]:
+    def shown(self, entries: Sequence[Entry], summary: str) -> list[Msg]:
         """Return the messages as they are to be sent: the same objects, but where one is shortened or told in words."""
-        return self._forms.shown([msg for msg, _ in entries])
+        return self._forms.shown([msg for msg, _ in entries], summary)
 
     async def fit(
         self, entries: Sequence[Entry], summary: str, hand_over: Callable[[Sequence[Msg]], Awaitable[None]]

@@ -105,7 +105,9 @@ async def test_a_result_with_its_call_is_left_alone(memory: ReMe) -> None:
 
 def test_of_several_results_in_a_message_only_the_late_one_is_told() -> None:
     both = said("r", result("gone", "old"), result("c1", "new"), "go on")
-    [_, told] = tell_late_results([said("a", call("c1"), role="assistant"), both])
+    messages = (said("a", call("c1"), role="assistant"), both)
+    assert tell_late_results(messages, " ") == messages  # nothing has left
+    [_, told] = tell_late_results(messages, "what was said")
     assert [block.type for block in told.content] == ["text", "tool_result", "text"]
 
 
@@ -117,9 +119,9 @@ BLOCKS = st.builds(call, st.sampled_from("abc")) | st.builds(
 @given(st.lists(st.lists(BLOCKS, min_size=1, max_size=3), max_size=8))
 def test_no_result_is_alone_afterwards_and_every_output_is_still_there(contents: list[list[ContentBlock]]) -> None:
     messages = [said(f"m{number}", *blocks, role="assistant") for number, blocks in enumerate(contents)]
-    told = tell_late_results(messages)
+    told = tell_late_results(messages, "what was said")
     assert alone(told) == []
-    assert tell_late_results(told) == told
+    assert tell_late_results(told, "what was said") == told
     for message, other in zip(messages, told, strict=True):
         assert (other is message) == (other.result_ids == message.result_ids)
         outputs = [block.output for block in message.content if isinstance(block, ToolResultBlock)]
