@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from peers.protocol import Job
+from peers.endpoint import Upstream
 
 HERE = Path(__file__).resolve().parent
 # A system's whole run is waited for so long: a person may be its chat model.
@@ -59,6 +59,14 @@ CANDIDATES = (
     Candidate("ReMe 0.3, add_memory", "reme_0_3.py", "reme_0_3.txt", "ReMe 0.3"),
     Candidate("basic-memory", "basic_memory_notes.py", "basic_memory.txt", python=(3, 12)),
 )
+
+
+def upstream() -> Upstream:
+    """Return the chat model's endpoint that the environment names, as reme itself reads it."""
+    url, key = (
+        os.environ.get(f"REME_LLM_{name}") or os.environ.get(f"OPENAI_{name}") for name in ("BASE_URL", "API_KEY")
+    )
+    return Upstream((url or "https://api.openai.com/v1").rstrip("/"), key or "")
 
 
 def candidates(only: str | None, model: str | None) -> list[tuple[str, Candidate]]:
@@ -119,15 +127,11 @@ def _python(oldest: tuple[int, int]) -> str:
     raise RuntimeError(f"it needs Python {oldest[0]}.{oldest[1]}, which isn't on the path")
 
 
-def surroundings(candidate: Candidate, job: Job, work: Path) -> dict[str, str]:
-    """Return the environment of a script: no setting of a system, no reports, a home of its own, loopback by no proxy.
-
-    The key is there only where a chat model is asked.
-    """
+def surroundings(candidate: Candidate, work: Path) -> dict[str, str]:
+    """Return the environment of a script: no key or setting of a system, no reports, its own home, loopback direct."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(_SETTINGS)}
     hosts = ",".join(filter(None, (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), "127.0.0.1")))
-    key = os.environ.get("OPENAI_API_KEY") if job.chat_url else None
-    kept |= _NO_REPORTS | {"no_proxy": hosts, "NO_PROXY": hosts} | ({"OPENAI_API_KEY": key} if key else {})
+    kept |= _NO_REPORTS | {"no_proxy": hosts, "NO_PROXY": hosts}
     if candidate.requirements is None:
         return kept | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     for name in ("home", "tmp"):
@@ -144,11 +148,12 @@ def call(command: Sequence[str], environment: dict[str, str], log: Path | None =
     if log is not None:
         log.write_text(public(done.stdout + done.stderr), encoding="utf-8")
     if done.returncode:
-        told = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        lines = (done.stderr or done.stdout).splitlines()
+        told = [line for line in lines if line.strip() and not line.startswith("WARNING")]
         raise RuntimeError(public(told[-1].strip()) if told else f"exit code {done.returncode}")
 
 
 def public(text: str) -> str:
     """Return what may stand in results: without the key, and without where on this machine it was."""
-    key = os.environ.get("OPENAI_API_KEY")
+    key = upstream().key
     return (text.replace(key, "(the key)") if key else text).replace(f"{HERE.parent}{os.sep}", "")

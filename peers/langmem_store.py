@@ -6,7 +6,6 @@ what LangMem's tools call; with one, `create_memory_store_manager` extracts memo
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,8 +44,7 @@ class Extracted(Messages):
 
     def __init__(self, store: SqliteStore, user: str, job: Job) -> None:
         super().__init__(store, user)
-        key = os.environ.get("OPENAI_API_KEY") or "none"
-        model = ChatOpenAI(model=job.chat_model, base_url=job.chat_url, api_key=key, timeout=3600, max_retries=0)
+        model = ChatOpenAI(model=job.chat_model, base_url=job.chat_url, api_key="none", timeout=3600, max_retries=0)
         self._manager = create_memory_store_manager(model, store=store, namespace=self._namespace)
 
     def write(self, session: Session) -> None:

@@ -56,8 +56,7 @@ def config(job: Job, user: str) -> dict:
         "embedding_dims": job.dimension,
     }
     # A chat model is always named: mem0 makes its client even where nothing is asked of it.
-    chat = {"model": job.chat_model, "openai_base_url": job.chat_url or job.embedding_url}
-    chat["api_key"] = os.environ.get("OPENAI_API_KEY") or "none"
+    chat = {"model": job.chat_model, "openai_base_url": job.chat_url or job.embedding_url, "api_key": "none"}
     vectors = {"path": str(folder / "qdrant"), "embedding_model_dims": job.dimension, "on_disk": True}
     return {
         "embedder": {"provider": "openai", "config": embedder},

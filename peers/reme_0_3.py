@@ -62,7 +62,7 @@ def opened(job: Job, user: str) -> Iterator[Memories]:
         enable_logo=False,
         log_to_console=False,
         log_to_file=False,
-        llm_api_key=os.environ.get("OPENAI_API_KEY") or "none",
+        llm_api_key="none",
         llm_base_url=job.chat_url or job.embedding_url,
         default_llm_config={"model_name": job.chat_model},
         embedding_api_key="none",

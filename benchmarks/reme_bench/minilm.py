@@ -121,7 +121,8 @@ class MiniLM:
 
     def _ask(self, texts: list[str]) -> Matrix:
         if self._program is None:
-            command = [str(self._python), str(_PROGRAM)]
+            # Not from its folder: beside it lies `datasets`, which the model's libraries would take for theirs.
+            command = [str(self._python), "-P", str(_PROGRAM)]
             # The project's own packages are none of that environment's.
             environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
             self._program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)  # noqa: S603  # the Python that the caller names

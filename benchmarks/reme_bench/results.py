@@ -201,8 +201,8 @@ class Results(_Part):
             raise ResultsFileError(message) from exc
 
     def write(self, path: Path) -> None:
-        """Write the file whole: what lay there stays until it is (OSError)."""
-        text = self.model_dump_json(indent=1) + "\n"
+        """Write the file whole, without what nobody knows: what lay there stays until it is (OSError)."""
+        text = self.model_dump_json(indent=1, exclude_none=True) + "\n"
         if path.exists() and not path.is_file():  # a pipe
             path.write_text(text, encoding="utf-8")
             return

@@ -79,7 +79,7 @@ def _question(row: Row) -> tuple[str, str]:
 def figures(row: Row) -> dict[str, float]:
     """Figures of a row as they are summed up: those of its evidence, its tokens and its marks."""
     told = dict(row.figures)
-    if row.figures:
+    if f"any@{evidence.PLACES[0]}" in told:  # a whole ranking was looked at
         told[REACHED] = float(row.tokens_to_80 is not None)
     if row.tokens_to_80 is not None:
         told[TOKENS] = float(row.tokens_to_80)

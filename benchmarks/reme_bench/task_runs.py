@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import platform
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from itertools import zip_longest
 from pathlib import Path
 
 from pydantic import JsonValue
 
 from reme_bench.answers import AnswerBook, NamedModel, Stage, ask_stages
-from reme_bench.results import Dataset, Machine, NotMeasured, Results, Row, System
-from reme_bench.runner import versions
+from reme_bench.results import Dataset, NotMeasured, Results, Row, System
+from reme_bench.runner import results_of, versions
 from reme_bench.summary import summarised
 from reme_bench.task_sets import FunctionDoc, Task, TaskSet, parse_call
 from reme_core import ReMe
@@ -85,22 +82,15 @@ async def retrieve(memory: ReMe, tasks: TaskSet, later: TaskSet | None = None) -
     if later is not None and not any(task.task_id in again for task in tasks.halves()[1]):
         msg = f"{later.file} of the second run has no verdict on any task of the second half: have it evaluated"
         raise InvalidInputError(msg)
-    rows = []
+    without, with_notes = _system(WITHOUT, memory), _system(name, memory)
+    rows: dict[System, list[Row]] = {without: [], with_notes: []}
     for task in tasks.halves()[1]:
         before, after = _first_try(task), _first_try(again.get(task.task_id))
         notes = await _notes(memory, task, tasks.name)
         figures = {FOUND: float(bool(notes))} | ({NAMED: _named(task, notes)} if task.tools else {})
-        rows += [_row(WITHOUT, task, "", before), _row(name, task, notes, figures | after)]
-    return summarised(
-        Results(
-            made_at=datetime.now(UTC),
-            dataset=_dataset(tasks),
-            machine=Machine(python=platform.python_version(), platform=platform.platform(), cpus=os.cpu_count() or 1),
-            versions=versions(None),
-            systems=(_system(WITHOUT, memory), _system(name, memory)),
-            rows=tuple(rows),
-        )
-    )
+        rows[without].append(_row(WITHOUT, task, "", before))
+        rows[with_notes].append(_row(name, task, notes, figures | after))
+    return results_of(_dataset(tasks), rows, versions(None))
 
 
 async def solve(results: Results, tasks: TaskSet, solver: NamedModel, book: AnswerBook) -> Results:

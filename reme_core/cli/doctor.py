@@ -141,8 +141,13 @@ def _file(where: CommonOptions) -> tuple[Finding, FileFacts | None]:
         facts = file_facts(file)
     except ReMeError as exc:
         return wrong("file", exc), None
-    told = f"{file} ({file.stat().st_size:,} bytes, schema version {facts.schema_version}); reme check reads all of it"
-    return Finding(name="file", text=told), facts
+    size = file.stat().st_size
+    held = f"{size:,} bytes, {facts.free_bytes:,} of them free, schema version {facts.schema_version}"
+    told = f"{file} ({held}); reme check reads all of it"
+    is_hint = facts.free_bytes > max(_LEAST_FREE_BYTES, size // 4)
+    if is_hint:
+        told += "; reme backup writes a copy without what is free, reme restore puts it in place"
+    return Finding(name="file", text=told, is_hint=is_hint), facts
 
 
 def _contents(facts: FileFacts, space: str) -> Iterator[Finding]:

@@ -13,9 +13,9 @@ from reme_core.cli.exits import ExitCode
 from reme_core.cli.files import STANDARD_INPUT, count_lines, file_to_read
 from reme_core.cli.options import CommonOptions, NoEmbedding, Whose, refuse, with_common_options
 from reme_core.cli.output import Output, counted, listed, minute
-from reme_core.cli.transfer import told_counts
+from reme_core.cli.transfer import print_problems, told_counts
 from reme_core.errors import InvalidInputError, InvalidLinesError
-from reme_core.schema import ImportedUser, ImportReport
+from reme_core.schema import ImportedUser, ImportReport, TransferCounts
 
 _MOST_LINES = 20
 
@@ -40,6 +40,9 @@ async def import_(
     every_user: Annotated[
         bool, typer.Option("--every-user", help="Each user there goes to the user of the same name.")
     ] = False,
+    skip_bad_lines: Annotated[
+        bool, typer.Option("--skip-bad-lines", help="Leave out what is damaged in such a file, and import the rest.")
+    ] = False,
     no_embedding: NoEmbedding = False,
 ) -> int:
     """Read an exported file, or another memory, into a user's memory; doing it twice changes nothing more."""
@@ -47,13 +50,14 @@ async def import_(
         own = {"--dry-run": dry_run or None, "--source-user": source_user, "--every-user": every_user or None}
         refuse("a file of reme export (--from names another memory)", own)
         _check_no_folder(path)
-        return await _import_own(where, output, path, with_embedding=not no_embedding)
+        return await _import_own(where, output, path, with_embedding=not no_embedding, skip_bad_lines=skip_bad_lines)
+    refuse("another memory (what is bad there is left out in any case)", {"--skip-bad-lines": skip_bad_lines or None})
     whose = Whose(user_id=where.user or None, shared=where.shared) if every_user else where.whose
     with TemporaryDirectory() as nothing:  # looking must not make a file
         if dry_run and where.database_url is None and not where.file.exists():
             where = replace(where, folder=nothing)
         async with where.open(with_embedding=not no_embedding) as memory:
-            with output.progress(f"importing from {source}", None) as tell:
+            with output.progress(f"reading {source}", None, then=f"importing from {source}") as tell:
                 report = await memory.import_from(
                     source,
                     path,
@@ -82,14 +86,16 @@ def _all_sources() -> str:
     return ", ".join(SOURCES)
 
 
-async def _import_own(where: CommonOptions, output: Output, file: str, *, with_embedding: bool) -> int:
+async def _import_own(
+    where: CommonOptions, output: Output, file: str, *, with_embedding: bool, skip_bad_lines: bool
+) -> int:
     whose = where.whose
     with file_to_read(file) as path:
         lines = count_lines(path)
         async with where.open(with_embedding=with_embedding) as memory:
-            with output.progress(f"importing {path.name}", lines) as tell:
+            with output.progress(f"reading {path.name}", lines, then=f"importing {path.name}") as tell:
                 try:
-                    moved = await memory.import_(path, **whose, progress=tell)
+                    moved = await memory.import_(path, **whose, skip_bad_lines=skip_bad_lines, progress=tell)
                 except InvalidLinesError as exc:
                     if exc.lines[0][0] != 1:
                         raise
@@ -98,8 +104,10 @@ async def _import_own(where: CommonOptions, output: Output, file: str, *, with_e
     if output.as_json:
         output.value(moved.model_dump(mode="json", exclude={"events"}))
     else:
-        output.line(f"read {listed(*told_counts(moved))}")
-    return ExitCode.DONE
+        print_problems(output, moved.problems)
+        known = _known(moved)
+        output.line(f"read {listed(*told_counts(moved))}{f'; of them {known}' if known else ''}")
+    return ExitCode.PARTLY_DONE if moved.problems else ExitCode.DONE
 
 
 def _print_report(output: Output, report: ImportReport) -> None:
@@ -112,12 +120,8 @@ def _print_report(output: Output, report: ImportReport) -> None:
     for count, what in ((report.unreadable_count, "not taken over"), (len(report.users), "users")):
         if count > _MOST_LINES:
             output.line(f"and {count - _MOST_LINES} more {what}")
-    known = listed(
-        counted(report.known_messages, "message") if report.known_messages else "",
-        counted(report.known_memories, "memory") if report.known_memories else "",
-    )
     beside = listed(
-        f"{known} known before" if known else "",
+        _known(report),
         f"{report.repeated_memories} that repeated others" if report.repeated_memories else "",
         f"{report.renewed_memories} that the source had changed since" if report.renewed_memories else "",
         f"{report.forgotten_memories} that were deleted here" if report.forgotten_memories else "",
@@ -127,6 +131,14 @@ def _print_report(output: Output, report: ImportReport) -> None:
     output.line(f"{verb} {added}{f'; beside them {beside}' if beside else ''}")
     if report.run_id is not None:
         output.line(f"memories were written by run {report.run_id}; reme undo takes them back")
+
+
+def _known(moved: ImportReport | TransferCounts) -> str:
+    known = listed(
+        counted(moved.known_messages, "message") if moved.known_messages else "",
+        counted(moved.known_memories, "memory") if moved.known_memories else "",
+    )
+    return f"{known} known before" if known else ""
 
 
 def _told_user(user: ImportedUser) -> str:

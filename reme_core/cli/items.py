@@ -17,7 +17,7 @@ from reme_core.errors import (
     OffloadNotFoundError,
 )
 from reme_core.facade.reme import ReMe
-from reme_core.schema import Block, Hit, Memory, OffloadKind, Reloaded, StoredMessage, shown_validity
+from reme_core.schema import Block, Hit, Memory, OffloadKind, Reloaded, StoredMessage, shown_successor, shown_validity
 
 Item: TypeAlias = Memory | StoredMessage | Block | Reloaded
 # Of an offloaded text `show` prints the beginning; `reload` prints all of it.
@@ -100,7 +100,7 @@ def print_memory(output: Output, memory: Memory, *, place: int | None = None, in
         shown_validity(memory),
     )
     foot = [f"id {memory.memory_id}"]
-    foot += [f"replaced by {memory.superseded_by}"] if memory.superseded_by else []
+    foot += [shown_successor(memory)]
     if in_full:
         foot += [f"revision {memory.revision}", f"by {memory.author}", f"changed {minute(memory.updated_at)}"]
         foot += [f"when to use: {memory.when_to_use}"] if memory.when_to_use else []
@@ -147,10 +147,9 @@ def print_hit(output: Output, place: int, hit: Hit, *, with_score: bool = True) 
         shown_validity(hit),
     )
     session = "" if hit.session_id is None else f"session {hit.session_id}"
-    successor = "" if hit.superseded_by is None else f"replaced by {hit.superseded_by}"
     # The text of a passage ends with its reference.
     named = "" if hit.reference is not None else f"id {id_of_hit(hit)}"
-    output.record(head, hit.memory, (named, session, successor))
+    output.record(head, hit.memory, (named, session, shown_successor(hit)))
 
 
 def id_of_hit(hit: Hit) -> str:

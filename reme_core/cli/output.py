@@ -88,10 +88,11 @@ class Output:
         sys.stdout.flush()
 
     @contextmanager
-    def progress(self, what: str, total: int | None) -> Iterator[Tell]:
+    def progress(self, what: str, total: int | None, *, then: str = "") -> Iterator[Tell]:
         """Show a bar on stderr, where that is a terminal; the function handed out is told how much is done.
 
-        `total` is None where nobody knows it; who does later says it then.
+        `total` is None where nobody knows it; who does later says it then. `then`: what is done of it afterwards, from
+        the first again, which the bar shows from where the number begins anew.
         """
         from rich import progress as bars  # noqa: PLC0415  # no other command needs it, help least
 
@@ -103,7 +104,16 @@ class Output:
         )
         with bars.Progress(*columns, console=self._err, transient=True, disable=not self._shows_progress()) as bar:
             task = bar.add_task(what, total=total)
-            yield lambda done, total=None: bar.update(task, completed=done, total=total)
+            most = 0
+
+            def tell(done: int, total: int | None = None, /) -> None:
+                nonlocal most
+                if then and 0 < done <= most:
+                    bar.update(task, description=then, total=most)
+                most = max(most, done)
+                bar.update(task, completed=done, total=total)
+
+            yield tell
 
     def _shows_progress(self) -> bool:
         return self._err.is_terminal and not self.as_json

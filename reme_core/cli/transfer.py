@@ -21,7 +21,7 @@ from reme_core.cli.options import (
 )
 from reme_core.cli.output import Output, counted, listed
 from reme_core.errors import InvalidInputError, InvalidLinesError
-from reme_core.schema import LoadedLibrary, TransferCounts
+from reme_core.schema import LineProblem, LoadedLibrary, TransferCounts
 
 
 @with_common_options
@@ -39,7 +39,8 @@ async def export(
         async with where.open() as memory:
             moved = await memory.export(path, **whose)
     if output.as_json:
-        output.value({"file": file, **moved.model_dump(mode="json")})
+        told = moved.model_dump(mode="json", exclude={"known_messages", "known_memories", "problems"})
+        output.value({"file": file, **told})
         return ExitCode.DONE
     _tell_written(output, file, listed(*told_counts(moved), counted(moved.events, "event")))
     return ExitCode.DONE
@@ -140,22 +141,23 @@ def _bad_lines_told(output: Output, source: str) -> Iterator[None]:
     except InvalidLinesError as exc:
         if output.as_json:
             raise
-        _print_problems(output, exc.lines)
+        print_problems(output, [LineProblem(line=number, reason=reason) for number, reason in exc.lines])
         named, count = name_of(source), counted(len(exc.lines), "line")
         msg = f"{named} has {count} that can't be used: nothing was loaded; correct it, or --skip-bad-lines"
         raise InvalidInputError(msg) from exc
 
 
-def _print_problems(output: Output, lines: Sequence[tuple[int, str]]) -> None:
-    for number, reason in lines:
-        output.remark(f"line {number}: {reason}")
+def print_problems(output: Output, problems: Sequence[LineProblem]) -> None:
+    """Name the lines of a file that can't be used."""
+    for problem in problems:
+        output.remark(f"line {problem.line}: {problem.reason}")
 
 
 def _print_loaded(output: Output, loaded: LoadedLibrary) -> None:
     if output.as_json:
         output.value(loaded.model_dump(mode="json"))
         return
-    _print_problems(output, [(problem.line, problem.reason) for problem in loaded.problems])
+    print_problems(output, loaded.problems)
     known, repeated = len(loaded.known_memory_ids), len(loaded.duplicates)
     read = listed(
         counted(len(loaded.memory_ids), "memory"),

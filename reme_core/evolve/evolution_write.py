@@ -17,8 +17,8 @@ from reme_core.evolve.evolution_plan import (
 )
 from reme_core.evolve.merged_memory import merge
 from reme_core.ports import DeleteMemory, PutMemory, WriteBatch
-from reme_core.rules import Claim, claim_of, is_useless, replaced
-from reme_core.schema import Evolution, Job, Memory, MemoryGroup, MergedMemories, Scope, TidiedLink
+from reme_core.rules import Claim, claim_of, is_useless
+from reme_core.schema import Evolution, Job, Memory, MemoryGroup, MergedMemories, Scope, TidiedLink, TimePrecision
 from reme_core.steps.distillation import Distilled, UsageCounter
 from reme_core.steps.flow import FlowContext
 
@@ -132,7 +132,8 @@ async def _merge_puts(context: FlowContext, merges: Iterable[MergedMemories], no
     puts: list[PutMemory] = []
     for item in merges:
         stays, *others = item.before
-        ended = [replaced(part, item.after).model_copy(update={"updated_at": now}) for part in others]
+        gone = {"superseded_by": item.after.memory_id, "valid_to": None, "valid_to_precision": TimePrecision.EXACT}
+        ended = [part.model_copy(update={**gone, "updated_at": now}) for part in others]
         puts += [
             PutMemory(
                 memory=memory,

@@ -135,6 +135,7 @@ class TransferMethods:
         *,
         user_id: str | None = None,
         shared: bool = False,
+        skip_bad_lines: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> TransferCounts:
         """Read a file that `export` wrote into a user's memory; doing it twice changes nothing more.
@@ -146,7 +147,9 @@ class TransferMethods:
             path: The file.
             user_id: Whose memory it becomes.
             shared: The shared scope of the space, in place of a user.
-            progress: Told how many lines are done, now and then.
+            skip_bad_lines: Leave lines out that can't be used, and name them in the result; otherwise one refuses all.
+                An image or file whose bytes are broken, or lack, costs a message that alone: words stand in its place.
+            progress: Told now and then how many lines are read, and then, from the first again, how many are done.
 
         Raises:
             InvalidLinesError: Lines that are wrong, by number; nothing was imported.
@@ -161,6 +164,7 @@ class TransferMethods:
             self._embedder,
             scope,
             file_path(path),
+            skip_bad_lines=inputs.read_flag(skip_bad_lines, "skip_bad_lines"),
             progress=progress,
         )
         await self._record.embed(scope)
@@ -195,7 +199,7 @@ class TransferMethods:
             every_user: Each user there goes to the user of the same name here; what names no user goes to `user_id`,
                 and is left out without one.
             dry_run: Write nothing, and report what would be.
-            progress: Told how many items are done, now and then.
+            progress: Told now and then how many items are read, and then, from the first again, how many are done.
 
         Raises:
             InvalidInputError: It is nothing that the source reads; or several users have something there, and neither

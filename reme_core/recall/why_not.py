@@ -11,7 +11,18 @@ from reme_core.recall.search_account import AskedFor, SearchAccount, why_among
 from reme_core.recall.shares import share_and_base, share_of_memory
 from reme_core.retrieval.hits import block_hit, memory_hit, message_hit
 from reme_core.rules import check_filter, matches
-from reme_core.schema import Block, Explanation, Hit, Layer, LeftOut, Memory, Scope, StoredMessage, WhyNot
+from reme_core.schema import (
+    Block,
+    Explanation,
+    Hit,
+    Layer,
+    LeftOut,
+    Memory,
+    Scope,
+    StoredMessage,
+    WhyNot,
+    shown_successor,
+)
 
 
 async def explain_search(
@@ -97,7 +108,7 @@ def _excluded(item: Memory | StoredMessage | Block, asked: AskedFor) -> str:
         if not matches(item, check_filter(everything)):
             return "its type, target, time or metadata is another"
         if item.superseded_by is not None and wanted.as_of is None:
-            return f"it was replaced by {item.superseded_by}"
+            return f"it was {shown_successor(item)}"
         return "it did not hold at the time asked for"
     said, search = item.started_at if isinstance(item, Block) else item.message.created_at, asked.messages
     if search.session_id not in {None, item.session_id}:

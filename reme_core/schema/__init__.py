@@ -53,7 +53,9 @@ from reme_core.schema.hits import found_line as found_line
 from reme_core.schema.hits import found_text as found_text
 from reme_core.schema.hits import shown_beginning as shown_beginning
 from reme_core.schema.hits import shown_end as shown_end
+from reme_core.schema.hits import shown_successor as shown_successor
 from reme_core.schema.hits import shown_validity as shown_validity
+from reme_core.schema.hits import successor_word as successor_word
 from reme_core.schema.hits import with_validity as with_validity
 from reme_core.schema.imports import ImportedUser as ImportedUser
 from reme_core.schema.imports import ImportReport as ImportReport

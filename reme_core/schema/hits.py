@@ -32,6 +32,16 @@ def with_validity(text: str, item: Memory | Hit) -> str:
     return text if all(part in text for part in told) else f"{text} ({shown_validity(item)})"
 
 
+def shown_successor(item: Memory | Hit) -> str:
+    """Say what stands in the place of a memory: "replaced by ID", or "joined into ID"; empty where nothing does."""
+    return f"{successor_word(item)} {item.superseded_by}" if item.superseded_by else ""
+
+
+def successor_word(item: Memory | Hit) -> str:
+    """Say what became of a memory that is not current: what is replaced ends, what is joined is as true as before."""
+    return "joined into" if item.valid_to is None else "replaced by"
+
+
 def shown_beginning(item: Memory | Hit) -> str:
     """Say since when a memory's statement holds; empty where that is when it was said, which nobody told."""
     is_told = item.valid_from != item.observed_at or item.valid_from_precision is not TimePrecision.EXACT
@@ -343,7 +353,19 @@ class DumpedLibrary(MappingModel):
 
 
 class TransferCounts(MappingModel):
-    """How many things an export wrote, or an import read (those that were there already included)."""
+    """How many things an export wrote, or an import read (those that were there already included).
+
+    Attributes:
+        messages: Messages.
+        blocks: Slices of sessions.
+        memories: Memories.
+        events: Changes of memories, which an import doesn't read.
+        offloads: What left a context.
+        tool_calls: Recorded calls.
+        known_messages: How many messages were there already.
+        known_memories: How many memories were there already.
+        problems: Lines of which something can't be used; only where they were to be skipped.
+    """
 
     messages: int = 0
     blocks: int = 0
@@ -351,6 +373,9 @@ class TransferCounts(MappingModel):
     events: int = 0
     offloads: int = 0
     tool_calls: int = 0
+    known_messages: int = 0
+    known_memories: int = 0
+    problems: tuple[LineProblem, ...] = ()
 
 
 class FileCheck(BaseModel):

@@ -122,7 +122,8 @@ class Memory(BaseModel):
         valid_to: Until when it holds, or held (exclusive); None where that is not known. A text such as `2023-01` is a
             time until the end of that month, so the first moment after it; a year and a day likewise.
         valid_to_precision: How much of `valid_to` was told.
-        superseded_by: The memory that replaced it; None for the current ones.
+        superseded_by: The memory that replaced it, or that it was joined into, and then it has no end; None for the
+            current ones.
         created_at: When it was stored first; kept by updates.
         updated_at: When it was last changed.
         revision: 1 for a new one; the store adds 1 with each change.
@@ -216,7 +217,7 @@ class Memory(BaseModel):
         return self.superseded_by is None
 
     def holds_at(self, moment: datetime) -> bool:
-        """Tell whether it held, or will hold, at a time; one that was replaced nobody knows when never did."""
+        """Tell whether it held, or will hold, at a time; one that was joined into another never did."""
         if moment < self.valid_from or (self.valid_to is None and not self.is_current):
             return False
         return self.valid_to is None or moment < self.valid_to

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import cache
@@ -138,16 +138,22 @@ def with_media_told(message: Message) -> Message:
     return message.model_copy(update={"content": tuple(told)})
 
 
-def with_broken_media_told(message: Message) -> Message:
-    """Return a message with words in place of images and files that no store takes: broken, too large, or made up."""
-    if all(map(_is_whole, message.content)):
+def with_broken_media_told(message: Message, *, known: Collection[str] = ()) -> Message:
+    """Return a message with words in place of images and files that no store takes: broken, too large, or made up.
+
+    What is referred to by one of the `known` references is none of these.
+    """
+    is_whole = [_is_whole(block, known) for block in message.content]
+    if all(is_whole):
         return message
-    told = (block if _is_whole(block) else TextBlock(text=_told(block)) for block in message.content)
+    told = (
+        block if whole else TextBlock(text=_told(block)) for block, whole in zip(message.content, is_whole, strict=True)
+    )
     return message.model_copy(update={"content": tuple(told)})
 
 
-def _is_whole(block: ContentBlock) -> bool:
-    return not isinstance(block, (ImageBlock, FileBlock)) or can_be_kept(block.url)
+def _is_whole(block: ContentBlock, known: Collection[str]) -> bool:
+    return not isinstance(block, (ImageBlock, FileBlock)) or block.url in known or can_be_kept(block.url)
 
 
 def _told(block: ContentBlock) -> str:

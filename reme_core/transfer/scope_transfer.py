@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -52,6 +54,7 @@ from reme_core.schema import (
 from reme_core.steps.memory_blocks import is_grant
 from reme_core.steps.message_bytes import with_bytes
 from reme_core.steps.message_lines import all_pages, find_all, pieces_of
+from reme_core.text import with_broken_media_told
 from reme_core.transfer.json_lines import NoteDraft, unnoted
 from reme_core.transfer.transfer_file import Contents, ScopeLine, file_lines, read_scope, refusal, write_file
 
@@ -177,22 +180,32 @@ async def import_scope(
     scope: Scope,
     path: Path,
     *,
+    skip_bad_lines: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> TransferCounts:
     """Read a file that `export_scope` wrote.
 
     The whole file is checked before anything is written. Importing it twice changes nothing more. `progress` is told
-    how many lines are done.
+    how many lines are read, and then, from the first again, how many are done. With `skip_bad_lines` what can't be used
+    is left out and named; an image or a file whose bytes are broken, or lack, costs a message that alone: words stand
+    in its place.
 
     Raises:
-        InvalidLinesError: Naming the lines that are wrong.
+        InvalidLinesError: Naming the lines that are wrong, where they are not to be skipped.
         StoreAccessError: The file can't be read.
         ConflictError: An id that this scope holds with other content.
     """
-    items, borrowed = await asyncio.to_thread(_read, path, scope)
-    if problems := [problem async for problem in _unknown_bytes(store, scope, borrowed)]:
-        raise refusal(path, problems, _NOTHING)
-    counts = Counter[str]()
+    lines, problems = await _read(path, scope, progress)
+    if problems and not skip_bad_lines:
+        raise refusal(path, problems, "nothing was imported; correct them, or skip bad lines")
+    media = _Media()
+    problems += await asyncio.to_thread(lambda: list(_missing_parts(lines, media)))
+    problems += [problem async for problem in _unknown_bytes(store, scope, media)]
+    problems.sort(key=lambda problem: problem.line)
+    if problems and not skip_bad_lines:
+        raise refusal(path, problems, "nothing was imported; export anew, or skip bad lines")
+    items = _with_one_of_each([*_usable(lines, {problem.line for problem in problems}, media)])
+    counts, known = Counter[str](), Counter[str]()
 
     def done(kind: str, page: Sequence[BaseModel]) -> None:
         counts[kind] += len(page)
@@ -201,7 +214,7 @@ async def import_scope(
 
     # In the order in which they need each other.
     for said in pieces_of(_of(StoredMessage, items)):
-        await _import_messages(store, scope, said, embedder)
+        known["message"] += await _import_messages(store, scope, said, embedder)
         done("message", said)
     for calls in pieces_of(_of(ToolCallResult, items)):
         await store.add_tool_calls(scope, calls)
@@ -213,29 +226,54 @@ async def import_scope(
         await store.put_offloads(scope, PutOffloads(offloads=offloads, exact=True))
         done("offload", offloads)
     for page in pieces_of(_of(Memory, items)):
-        await _import_memories(store, embedder, scope, page)
+        known["memory"] += await _import_memories(store, embedder, scope, page)
         done("memory", page)
-    return transfer_counts(counts)
+    told = {"known_messages": known["message"], "known_memories": known["memory"], "problems": tuple(problems)}
+    return transfer_counts(counts).model_copy(update=told)
 
 
-def _read(path: Path, scope: Scope) -> tuple[list[BaseModel], dict[str, int]]:
-    """Return what a file holds, and the references of its messages to bytes that it lacks, each with its line."""
-    lines = read_scope(path, scope)
-    borrowed: dict[str, int] = {}
-    if problems := list(_missing_parts(lines, borrowed)):
-        raise refusal(path, problems, _NOTHING)
-    return _with_one_of_each([line.item for line in lines]), borrowed
+async def _read(
+    path: Path, scope: Scope, progress: Callable[[int], None] | None
+) -> tuple[list[ScopeLine], list[LineProblem]]:
+    lines, problems = list[ScopeLine](), list[LineProblem]()
+    read = read_scope(path, scope)
+    while batch := await asyncio.to_thread(lambda: list(islice(read, _PAGE))):
+        for one in batch:
+            problems.append(one) if isinstance(one, LineProblem) else lines.append(one)
+        if progress is not None:
+            progress(batch[-1].line)
+    return lines, problems
 
 
-_NOTHING = "nothing was imported; export anew"
+@dataclass(frozen=True, slots=True)
+class _Media:
+    """The bytes of images and files by reference: what is brought by a file, or held, and what its lines refer to."""
+
+    known: set[str] = field(default_factory=set)
+    borrowed: dict[str, list[int]] = field(default_factory=dict)
 
 
-async def _unknown_bytes(store: Store, scope: Scope, borrowed: Mapping[str, int]) -> AsyncIterator[LineProblem]:
-    for ref, line in borrowed.items():
+async def _unknown_bytes(store: Store, scope: Scope, media: _Media) -> AsyncIterator[LineProblem]:
+    """Find the lines whose bytes neither the file brings nor the scope holds; what it holds is known from then on."""
+    for ref, lines in media.borrowed.items():
         try:
             await store.get_blob(scope, ref)
+            media.known.add(ref)
         except BlobNotFoundError:
-            yield LineProblem(line=line, reason=f"{ref!r} is an image or file whose bytes no line before it brings")
+            reason = f"{ref!r} is an image or file whose bytes no line before it brings"
+            for line in lines:
+                yield LineProblem(line=line, reason=reason)
+
+
+def _usable(lines: Sequence[ScopeLine], bad: Collection[int], media: _Media) -> Iterator[BaseModel]:
+    """Yield what lines bring; of bad ones messages alone, without the images and files that are bad in them."""
+    for line in lines:
+        item = line.item
+        if line.line not in bad:
+            yield item
+        elif isinstance(item, StoredMessage):
+            told = with_broken_media_told(item.message, known=media.known)
+            yield item.model_copy(update={"message": told})
 
 
 def _of(model: type[T], items: Sequence[object]) -> list[T]:
@@ -248,9 +286,8 @@ def _with_one_of_each(items: Sequence[BaseModel]) -> list[BaseModel]:
     return [settled.get(item.memory_id, item) if isinstance(item, Memory) else item for item in items]
 
 
-def _missing_parts(lines: Sequence[ScopeLine], borrowed: dict[str, int]) -> Iterator[LineProblem]:
-    """Find what points at messages that the file lacks, and what stands in it twice; note in `borrowed` what bytes."""
-    brought = set[str]()
+def _missing_parts(lines: Sequence[ScopeLine], media: _Media) -> Iterator[LineProblem]:
+    """Find what points at messages that the file lacks, and what stands in it twice; note what bytes there are."""
     said = {line.item.message.message_id for line in lines if isinstance(line.item, StoredMessage)}
     first: dict[str, int] = {}
     for line in lines:
@@ -260,11 +297,12 @@ def _missing_parts(lines: Sequence[ScopeLine], borrowed: dict[str, int]) -> Iter
                 message, taken = item.message.apart()
             except InvalidInputError as exc:
                 yield LineProblem(line=line.line, reason=str(exc))
-                continue
-            brought.update(taken)
+                told = with_broken_media_told(item.message, known=item.message.blob_references)
+                message, taken = told.apart()
+            media.known.update(taken)
             for ref in message.blob_references:
-                if ref not in brought:
-                    borrowed.setdefault(ref, line.line)
+                if ref not in media.known:
+                    media.borrowed.setdefault(ref, []).append(line.line)
         if isinstance(item, (Block, OffloadRecord)) and not said.issuperset(item.message_ids):
             yield LineProblem(line=line.line, reason=f"{_name(item)} points at messages that the file lacks")
         # What stands twice as a message or a block is written once in any case.
@@ -288,8 +326,9 @@ def _name(item: Block | Memory | OffloadRecord | ToolCallResult) -> str:
 
 async def _import_messages(
     store: Store, scope: Scope, items: Sequence[StoredMessage], embedder: Embedder | None
-) -> None:
-    start = 0
+) -> int:
+    """Add messages, and return how many were there already."""
+    start = known = 0
     for end in range(1, len(items) + 1):
         if end == len(items) or items[end].session_id != items[start].session_id:
             request = AppendMessages(
@@ -297,13 +336,16 @@ async def _import_messages(
                 messages=[stored.message for stored in items[start:end]],
                 want_vectors=embedder is not None,
             )
-            await store.append(scope, request)
+            known += len((await store.append(scope, request)).known)
             start = end
+    return known
 
 
-async def _import_memories(store: Store, embedder: Embedder | None, scope: Scope, items: Sequence[Memory]) -> None:
+async def _import_memories(store: Store, embedder: Embedder | None, scope: Scope, items: Sequence[Memory]) -> int:
+    """Add memories, and return how many were there already."""
+    unknown = await _unknown(store, scope, items)
     # A grant is the application's to give: an old export would bring back one that was revoked.
-    fresh = [memory for memory in await _unknown(store, scope, items) if not is_grant(memory)]
+    fresh = [memory for memory in unknown if not is_grant(memory)]
     statements = [memory for memory in fresh if memory.memory_type not in NO_VECTORS]
     found = await vectors_or_none(embedder, [memory.index_text for memory in statements])
     vectors = {memory.memory_id: vector for memory, vector in zip(statements, found, strict=True)}
@@ -318,6 +360,7 @@ async def _import_memories(store: Store, embedder: Embedder | None, scope: Scope
         for memory in fresh
     ]
     await store.put(scope, WriteBatch(puts=puts, reason="import", actor="import", at=utc_now()))
+    return len(items) - len(unknown)
 
 
 async def _unknown(store: Store, scope: Scope, items: Sequence[Memory]) -> list[Memory]:

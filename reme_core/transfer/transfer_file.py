@@ -172,29 +172,25 @@ class ScopeLine:
     item: BaseModel
 
 
-def read_scope(path: Path, scope: Scope) -> list[ScopeLine]:
-    """Read an exported scope, whose memories become those of another; events are passed over. Blocks on the file.
+def read_scope(path: Path, scope: Scope) -> Iterator[ScopeLine | LineProblem]:
+    """Read the lines of an exported scope, whose memories become those of another, as they are asked for.
+
+    Events are passed over. Blocks on the file.
 
     Raises:
-        InvalidLinesError: Lines that can't be used, by number.
+        InvalidLinesError: The head is of another format, of a later version, or of the other kind of files.
         StoreAccessError: The file can't be read.
     """
-    lines: list[ScopeLine] = []
-    problems: list[LineProblem] = []
     for read in _read_file(path, Contents.SCOPE, limit_bytes=None):
         if isinstance(read, LineProblem):
-            problems.append(read)
+            yield read
         elif read.kind is None:
-            reason = "has no 'kind': give a file that `reme export` wrote"
-            problems.append(LineProblem(line=read.number, reason=reason))
+            yield LineProblem(line=read.number, reason="has no 'kind': give a file that `reme export` wrote")
         elif read.kind != _EVENT:
             try:
-                lines.append(ScopeLine(read.number, _scope_item(read.kind, read.value, scope)))
+                yield ScopeLine(read.number, _scope_item(read.kind, read.value, scope))
             except ValidationError as exc:
-                problems.append(LineProblem(line=read.number, reason=describe(exc, read.kind)))
-    if problems:
-        raise refusal(path, problems, "nothing was imported; correct them")
-    return lines
+                yield LineProblem(line=read.number, reason=describe(exc, read.kind))
 
 
 def _scope_item(kind: str, value: Mapping[str, JsonValue], scope: Scope) -> BaseModel:

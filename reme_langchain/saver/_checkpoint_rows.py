@@ -14,11 +14,11 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, Checkpoint
 from reme_core import SqlConnection
 from reme_core.schema import Scope
 from reme_core.schema.blobs import LONG_BASE64
+from reme_langchain.saver._known_blobs import KnownBlobs
 from reme_langchain.saver._message_blobs import (
     BlobReader,
     Blobs,
     Entry,
-    KnownBlobs,
     KnownDigests,
     Slot,
     kept_apart,

@@ -43,13 +43,20 @@ class DeclaredTypes:
         found: set[tuple[str, str]] = set()
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # as `inspect.currentframe` does
         while frame is not None:
-            caller = frame.f_locals.get("self") if "self" in frame.f_code.co_varnames[:1] else None
+            caller = _caller(frame)
             if _is_graph(caller):
                 if caller not in self._found:
                     self._found[caller] = frozenset((each.__module__, each.__name__) for each in _declared_in(caller))
                 found |= self._found[caller]
             frame = frame.f_back
         return frozenset(found)
+
+
+def _caller(frame: FrameType) -> object:
+    """Return whose method runs in a frame; None: no object's, or one of an event loop."""
+    if frame.f_code.co_varnames[:1] != ("self",) or str(frame.f_globals.get("__name__")).startswith("asyncio."):
+        return None
+    return frame.f_locals.get("self")  # to ask for them copies all
 
 
 def _is_graph(thing: object) -> bool:

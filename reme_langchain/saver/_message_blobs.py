@@ -8,9 +8,7 @@ that grew at its end shares all full chunks with what it was, and its manifest h
 from __future__ import annotations
 
 import json
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Generic, TypeAlias, TypeVar
@@ -20,6 +18,8 @@ import ormsgpack
 from reme_core import SqlConnection
 from reme_core.errors import CorruptDataError
 from reme_core.schema import Scope
+from reme_langchain.saver._deflate import inflated
+from reme_langchain.saver._known_blobs import KnownBlobs, removals_of
 from reme_langchain.saver._payloads import APART, PAYLOAD, Payloads, keep_payload, whole
 from reme_langchain.saver._value_codec import MessageList, Typed, ValueCodec, ValueForm, digest_of
 
@@ -274,42 +274,14 @@ def unfold(manifest: bytes, chunks: Callable[[list[int]], list[list[int]]]) -> l
     return ids
 
 
-class KnownBlobs:
-    """Blobs of a server that were read or written lately; each has a number that no other one ever gets."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._gate = threading.Lock()
-        self._held: OrderedDict[int, Typed] = OrderedDict()
-        self._size = 0
-
-    def find(self, ids: Iterable[int]) -> dict[int, Typed]:
-        """Return those that are known."""
-        with self._gate:
-            return {id_: self._held[id_] for id_ in ids if id_ in self._held}
-
-    def add(self, blobs: Mapping[int, Typed]) -> None:
-        """Remember blobs, and forget the oldest."""
-        with self._gate:
-            for id_, blob in blobs.items():
-                if id_ not in self._held:
-                    self._held[id_] = blob
-                    self._size += _weight(blob)
-            while self._size > _MOST_BYTES:
-                self._size -= _weight(self._held.popitem(last=False)[1])
-
-
-def _weight(blob: Typed) -> int:
-    return len(blob[1]) + 200  # bytes; about what an entry takes
-
-
 class BlobReader:
     """Reads blobs in one snapshot of the file; each once."""
 
     def __init__(self, connection: SqlConnection, known: KnownBlobs | None = None) -> None:
-        """Keep the connection, and what is known of a server."""
+        """Keep the connection, and what is known."""
         self._connection = connection
         self._known = known
+        self._removals: int | None = None
         self._chunks: dict[int, list[int]] = {}
         self._rows: dict[int, Typed] = {}
 
@@ -339,16 +311,18 @@ class BlobReader:
 
     def _read(self, ids: list[int]) -> list[Typed]:
         wanted = [id_ for id_ in ids if id_ not in self._rows]
-        if self._known is not None:
-            self._rows |= self._known.find(wanted)
+        if self._known is not None and wanted:
+            if self._removals is None:
+                self._removals = removals_of(self._connection) if self._connection.dialect.is_file else 0
+            self._rows |= self._known.find(wanted, self._removals)
             wanted = [id_ for id_ in wanted if id_ not in self._rows]
         fresh: dict[int, Typed] = {}
         for query, group in self._queries(wanted):
             for id_, type_, data, thread in self._connection.execute(query, group).fetchall():
-                fresh[id_] = (type_, data) if type_ != APART else whole(self._connection, thread, data)
+                fresh[id_] = inflated(type_, data) if type_ != APART else whole(self._connection, thread, data)
         self._rows |= fresh
-        if self._known is not None and fresh:
-            self._known.add(fresh)
+        if self._known is not None and self._removals is not None and fresh:
+            self._known.add(fresh, self._removals)
         try:
             return [self._rows[id_] for id_ in ids]
         except KeyError as exc:

@@ -11,7 +11,8 @@ from typing import Literal, TypeVar
 
 from reme_core import Database, ReMe, SqlConnection, SqlDatabase
 from reme_langchain._opening import MemoryOrPath, open_memory
-from reme_langchain.saver._message_blobs import KnownBlobs, KnownDigests
+from reme_langchain.saver._known_blobs import KnownBlobs
+from reme_langchain.saver._message_blobs import KnownDigests
 from reme_langchain.saver._saver_tables import prepare
 from reme_langchain.saver._shared_commits import SharedCommits
 from reme_langchain.saver._thread_commits import ThreadCommits
@@ -29,7 +30,7 @@ class SaverFile:
         self.be_synchronous("FULL")
         self._commits: SharedCommits | ThreadCommits | None = None
         self._gate = threading.Lock()
-        self.blobs: KnownBlobs | None = None  # of a server, from which each is a way to go
+        self.blobs = KnownBlobs()
         self.when_opened: Callable[[], None] | None = None  # called when the first call has opened it
 
     def be_synchronous(self, synchronous: Literal["FULL", "NORMAL"]) -> None:
@@ -70,6 +71,8 @@ class SaverFile:
     async def awrite(self, work: Callable[[SqlConnection, KnownDigests], T], thread: str | None = None) -> T:
         """Do what `write` does, without blocking the event loop."""
         commits = self._commits or await self._aprepare()
+        if isinstance(commits, SharedCommits):
+            return await commits.abegin(work)
         return await asyncio.wrap_future(commits.begin(work, thread))
 
     def close(self) -> None:
@@ -105,5 +108,4 @@ class SaverFile:
     def _make_commits(self, key: bytes) -> SharedCommits | ThreadCommits:
         if isinstance(self.database, Database):
             return SharedCommits(self.database, key)
-        self.blobs = KnownBlobs()
         return ThreadCommits(self.database, self.memory.memory_space, key, settled=self._is_settled)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from reme_core import Database, SqlConnection
 from reme_core.errors import ReMeError
+from reme_langchain.saver._known_blobs import removals_of
 from reme_langchain.saver._message_blobs import KnownDigests
 
 T = TypeVar("T")
@@ -39,6 +42,12 @@ class SharedCommits:
         done.set_running_or_notify_cancel()  # what was asked for is done, also where nobody waits any more
         self._add(_Write(work, done))
         return done
+
+    def abegin(self, work: Callable[[SqlConnection, KnownDigests], T]) -> asyncio.Future[T]:
+        """Do what `begin` does; the future is one of the loop that runs here, without another one between them."""
+        answer = _LoopAnswer()
+        self._add(_Write(work, answer))
+        return answer.future
 
     def _add(self, write: _Write) -> None:
         """Begin a write. What comes while the file is busy with a commit shares the next transaction."""
@@ -81,7 +90,7 @@ class SharedCommits:
         known, going = self._known, writes
         while True:
             for write in going:
-                known.begin(_removals(connection), last_was_kept=last_was_kept)
+                known.begin(removals_of(connection), last_was_kept=last_was_kept)
                 last_was_kept = True
                 try:
                     with self._database.mapped_errors:
@@ -98,12 +107,35 @@ class SharedCommits:
             connection.execute("BEGIN IMMEDIATE")
 
 
+class _LoopAnswer:
+    """The future of an event loop, to be answered from another thread."""
+
+    __slots__ = ("_loop", "future")
+
+    def __init__(self) -> None:
+        """Make it for the loop that runs here."""
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self._loop.create_future()
+
+    def set_result(self, result: object) -> None:
+        """Answer, unless nobody waits any more."""
+        self._call(self.future.set_result, result)
+
+    def set_exception(self, error: BaseException) -> None:
+        """Answer with an error, unless nobody waits any more."""
+        self._call(self.future.set_exception, error)
+
+    def _call(self, answer: Callable[[Any], None], value: object) -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            self._loop.call_soon_threadsafe(lambda: None if self.future.done() else answer(value))
+
+
 @dataclass(eq=False, slots=True)
 class _Write:
     """A work of one caller, and what came of it."""
 
     work: Callable[[SqlConnection, KnownDigests], Any]
-    done: Future[Any]
+    done: Future[Any] | _LoopAnswer
     result: Any = None
     error: Exception | None = None
 
@@ -114,9 +146,3 @@ class _Write:
             self.done.set_result(self.result)
         else:
             self.done.set_exception(error)
-
-
-def _removals(connection: SqlConnection) -> int:
-    """Return the counter that every transaction raises which removes something, of whatever process."""
-    (removals,) = connection.execute("SELECT value FROM langgraph_meta WHERE name = 'removals'").fetchone()
-    return int(removals)

@@ -1,4 +1,9 @@
-"""How long the checkpointer takes and how much it writes, beside AsyncSqliteSaver in the same run."""
+"""How long the checkpointer takes and how much it writes, beside AsyncSqliteSaver in the same run.
+
+Both lie on one file system, with a write-ahead log and synchronous=FULL. They take turns in small blocks, each first
+every other time, since a shared disk changes from moment to moment; a figure is the median of the ratios of several
+processes.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,8 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -20,6 +27,7 @@ from langgraph.graph.message import add_messages
 
 from reme_langchain import ReMeSaver
 
+PROCESSES = 5
 ROUNDS = 300
 BLOCK = 20
 TURNS = 300
@@ -61,16 +69,30 @@ async def one_round(saver: Any, number: int, messages: list[AnyMessage], times: 
 async def single_calls(folder: Path) -> dict[str, Times]:
     found: dict[str, Times] = {name: {} for name in (OURS, THEIRS)}
     messages: list[AnyMessage] = [HumanMessage("x" * 400, id=f"{n}") for n in range(100)]
+    for name in (OURS, THEIRS):
+        (folder / name).mkdir(mode=0o700, parents=True)
     async with (
-        ReMeSaver.from_path(folder / "ours.db") as ours,
-        AsyncSqliteSaver.from_conn_string(str(folder / "theirs.db")) as theirs,
+        ReMeSaver.from_path(folder / OURS / "calls.db") as ours,
+        AsyncSqliteSaver.from_conn_string(str(folder / THEIRS / "calls.db")) as theirs,
     ):
-        for block in range(0, ROUNDS, BLOCK):  # in turn, so that both see the same machine
-            for name, saver in ((OURS, ours), (THEIRS, theirs)):
+        await check_alike(ours, theirs)
+        for block in range(0, ROUNDS, BLOCK):
+            pair: list[tuple[str, Any]] = [(OURS, ours), (THEIRS, theirs)]
+            for name, saver in pair if block // BLOCK % 2 else pair[::-1]:
                 for number in range(block, block + BLOCK):
                     said = [*messages[:-1], AIMessage(f"{number} " + "y" * 400, id=f"n{number}")]
                     await one_round(saver, number, said, found[name])
     return found
+
+
+async def check_alike(ours: ReMeSaver, theirs: AsyncSqliteSaver) -> None:
+    """Refuse to compare what is not as safe: FULL is 2."""
+    await theirs.setup()
+    for pragma, wanted in (("synchronous", (2,)), ("journal_mode", ("wal",))):
+        asked = f"PRAGMA {pragma}"
+        found = await ours._file.awrite(lambda connection, _, asked=asked: connection.execute(asked).fetchone())
+        async with theirs.conn.execute(asked) as cursor:
+            assert found == await cursor.fetchone() == wanted
 
 
 def chat(saver: Any) -> Any:
@@ -84,7 +106,7 @@ async def turns(folder: Path, chats: int, length: int) -> tuple[Times, dict[str,
     """Return the milliseconds of each turn, both savers turn by turn, and the megabytes on disk after closing."""
     times: Times = {}
     for name in (OURS, THEIRS):
-        (folder / name).mkdir(parents=True)
+        (folder / name).mkdir(mode=0o700, parents=True)
     async with (
         ReMeSaver.from_path(folder / OURS / "chat.db") as ours,
         AsyncSqliteSaver.from_conn_string(str(folder / THEIRS / "chat.db")) as theirs,  # synchronous is FULL there, too
@@ -104,33 +126,41 @@ def size_of(folder: Path) -> int:
     return sum(each.stat().st_size for each in folder.iterdir())
 
 
-def measure() -> list[Figure]:
+Ratio = tuple[float, float]
+"""Milliseconds of ours and of theirs."""
+
+
+def one_process(_: int) -> tuple[dict[str, Ratio], dict[str, float]]:
+    """Return the medians of one process, and the megabytes of 300 turns."""
     with tempfile.TemporaryDirectory() as name:
-        calls = asyncio.run(single_calls(Path(name)))
+        calls = asyncio.run(single_calls(Path(name) / "calls"))
         short, _ = asyncio.run(turns(Path(name) / "short", 60, 5))
         late, sizes = asyncio.run(turns(Path(name) / "long", 1, TURNS))
-    figures = [
-        Figure(
-            f"checkpointer, {call}",
-            statistics.median(calls[OURS][call]),
-            "ms",
-            statistics.median(calls[THEIRS][call]),
-            True,
-            f"{THEIRS} {statistics.median(calls[THEIRS][call]):.2f} ms",
-        )
-        for call in calls[OURS]
-    ]
+    medians = {call: _medians(calls[OURS][call], calls[THEIRS][call]) for call in calls[OURS]}
+    medians["a turn of short chats"] = _medians(short[OURS], short[THEIRS])
+    medians["turn 300 of a chat"] = _medians(late[OURS][-20:], late[THEIRS][-20:])
+    return medians, sizes
+
+
+def _medians(ours: list[float], theirs: list[float]) -> Ratio:
+    return statistics.median(ours), statistics.median(theirs)
+
+
+def measure() -> list[Figure]:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as processes:
+        runs = list(processes.map(one_process, range(PROCESSES)))
+    sizes = runs[0][1]
     return [
-        *figures,
-        _of_turns("a turn of short chats", short, slice(None)),
-        _of_turns("turn 300 of a chat", late, slice(-20, None)),
+        *(_compared(what, [medians[what] for medians, _ in runs]) for what in runs[0][0]),
         Figure("checkpointer, 300 turns on disk", sizes[OURS], "MB", 1.0, True, f"{THEIRS} {sizes[THEIRS]:.0f} MB"),
     ]
 
 
-def _of_turns(what: str, times: Times, part: slice) -> Figure:
-    ours, theirs = statistics.median(times[OURS][part]), statistics.median(times[THEIRS][part])
-    return Figure(f"checkpointer, {what}", ours, "ms", theirs, True, f"{THEIRS} {theirs:.1f} ms")
+def _compared(what: str, runs: list[Ratio]) -> Figure:
+    ratios = sorted(ours / theirs for ours, theirs in runs)
+    took = [statistics.median(each) for each in zip(*runs, strict=True)]
+    told = f"{took[0]:.2f} ms, {THEIRS} {took[1]:.2f} ms, of {len(runs)} processes {ratios[0]:.2f} to {ratios[-1]:.2f}"
+    return Figure(f"checkpointer, {what}", statistics.median(ratios), "x", 1.0, True, told)
 
 
 if __name__ == "__main__":

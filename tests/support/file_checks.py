@@ -114,3 +114,12 @@ def bytes_on_disk(path: Path) -> bytes:
     """Return the raw bytes of the file and of what SQLite keeps beside it."""
     parts = [path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))]
     return b"".join(part.read_bytes() for part in parts if part.exists())
+
+
+def leave_free_pages(path: Path) -> None:
+    """Make a file what an earlier release made and erased a megabyte from: it can't be cut, and has free pages."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in ("PRAGMA journal_mode = DELETE", "PRAGMA auto_vacuum = NONE", "VACUUM"):
+            connection.execute(statement)
+        connection.execute("CREATE TABLE erased AS SELECT zeroblob(1000000)")
+        connection.execute("DROP TABLE erased")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import json
 import tomllib
 from pathlib import Path
 
@@ -25,6 +27,36 @@ def test_a_distribution_is_of_the_version_and_the_licence_of_the_package_that_it
     assert brought
     assert all(item.endswith(f"]=={reme_core.__version__}") for item in brought)
     assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_every_place_that_names_the_version_names_this_one() -> None:
+    version = reme_core.__version__
+    server = json.loads((ROOT / "server.json").read_text(encoding="utf-8"))
+    package = server["packages"][0]
+    plugin = json.loads((ROOT / "integrations/claude-code/.claude-plugin/plugin.json").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {server["version"], package["version"], plugin["version"], project["version"]} == {version}
+    assert [argument["value"] for argument in package["runtimeArguments"]] == [f"reme-memory[serve]=={version}"]
+    assert package["identifier"] in project["scripts"]  # what uvx runs
+    assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"| {version} and" in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+
+
+def test_pages_for_langchain_take_every_address_from_the_project() -> None:
+    folder = ROOT / "packages" / "provider_pages"
+    spec = importlib.util.spec_from_file_location("filled", folder / "filled.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    urls = {"Documentation": "https://docs.test/reme/", "Source": "https://host.test/owner/reme"}
+    pages = [module.filled((folder / name).read_text(encoding="utf-8"), urls) for name in module.PAGES]
+    assert not [word for page in pages for word in ("DOCS_URL", "SOURCE") if word in page]
+    assert "[`owner/reme`](https://host.test/owner/reme)" in pages[0]
+    assert "https://docs.test/reme/langchain/#the-middleware" in pages[0]
+    assert {path.name for path in folder.iterdir()} - set(module.PAGES) <= {"README.md", "filled.py", "__pycache__"}
+    with pytest.raises(SystemExit, match="lacks Source"):
+        module.filled(pages[0], {"Documentation": "https://docs.test"})
 
 
 def test_langchain_reme_has_every_name_of_the_adapter_and_no_other() -> None:

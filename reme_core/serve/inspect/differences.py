@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from typing import Literal, NamedTuple, TypeAlias
 
-from reme_core.schema import Memory, shown_validity
+from reme_core.schema import Memory, shown_validity, successor_word
 from reme_core.text import json_line, query_terms, terms
 
 _PIECES = re.compile(r"\w+|\W", re.ASCII)
@@ -80,7 +80,7 @@ def _fields(memory: Memory | None) -> dict[str, str]:
         "type": str(memory.memory_type),
         "about": memory.memory_target,
         "holds": shown_validity(memory),
-        "replaced by": memory.superseded_by or "",
+        successor_word(memory): memory.superseded_by or "",
         "metadata": json_line(memory.metadata) if memory.metadata else "",
     }
 

@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from reme_core.errors import InvalidInputError
 from reme_core.facade.reme import ReMe
-from reme_core.schema import ContentBlock, ImageBlock, Scope, shown_validity
+from reme_core.schema import ContentBlock, ImageBlock, Scope, shown_validity, successor_word
 from reme_core.schema.hits import with_hidden_shown
 from reme_core.serve.access import ForbiddenError, Principal, Right
 from reme_core.serve.inspect.day_charts import DayChart
@@ -178,6 +178,7 @@ def environment() -> Environment:
         "day": _day,
         "short": _short,
         "validity": shown_validity,
+        "successor_word": successor_word,
         "number": _number,
         "as_is": escape,
     }

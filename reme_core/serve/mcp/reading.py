@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from reme_core.errors import BlockNotFoundError, MemoryNotFoundError, MessageNotFoundError
 from reme_core.retrieval.hits import hit_of_memory, hit_of_message
-from reme_core.schema import Event, Hit, Job, JobState, Memory, found_text
+from reme_core.schema import Event, Hit, Job, JobState, Memory, found_text, shown_successor
 from reme_core.schema.hits import with_hidden_shown
 from reme_core.serve.mcp.answers import FoundAnswer, MemoryAnswer, StatusAnswer, found_answer
 from reme_core.serve.mcp.arguments import (
@@ -99,7 +99,7 @@ async def _messages(caller: Caller, ids: Sequence[str]) -> list[Hit]:
 
 
 def _about(memory: Memory) -> str:
-    replaced = f", replaced by {memory.superseded_by}" if memory.superseded_by else ""
+    replaced = f", {shown_successor(memory)}" if memory.superseded_by else ""
     return f"{memory.memory_type} memory written by {memory.author}, revision {memory.revision}{replaced}"
 
 

@@ -90,7 +90,7 @@ def _validity(wanted: MemoryFilter) -> Sequence[models.Condition]:
         return [is_true("current")]
     begun = models.FieldCondition(key="valid_from", range=models.DatetimeRange(lte=wanted.as_of))
     not_ended = models.FieldCondition(key="valid_to", range=models.DatetimeRange(gt=wanted.as_of))
-    # One that was replaced nobody knows when held at no time; see `Memory.holds_at`.
+    # One that was joined into another holds at no time; see `Memory.holds_at`.
     endless = models.Filter(
         must=[is_true("current"), models.IsEmptyCondition(is_empty=models.PayloadField(key="valid_to"))]
     )

@@ -68,7 +68,7 @@ def conditions(connection: SqlConnection, scope: int, wanted: MemoryFilter) -> t
     )
     if wanted.as_of is not None:
         moment = wanted.as_of.timestamp()
-        # One that was replaced nobody knows when held at no time; see `Memory.holds_at`.
+        # One that was joined into another holds at no time; see `Memory.holds_at`.
         where.append("valid_from <= ? AND coalesce(? < valid_to, superseded_by IS NULL)")
         values += [moment, moment]
     elif not wanted.include_superseded:

@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from reme_core.transfer.importers.items import ImportedItem, Unreadable
-from reme_core.transfer.importers.json_values import read_json_values
+from reme_core.transfer.importers.json_values import read_items
 from reme_core.transfer.importers.session_draft import (
     Blocks,
     SessionDraft,
@@ -44,11 +44,7 @@ class ChatGPTExport:
 
     def items(self) -> Iterator[ImportedItem]:
         """Yield the conversations; an export is of one user, and doesn't name it."""
-        for found in read_json_values(Path(self.path), _FILES, "conversations.json"):
-            if isinstance(found, Unreadable):
-                yield found
-            else:
-                yield from _conversation(*found)
+        return read_items(Path(self.path), _FILES, "conversations.json", _conversation)
 
 
 def _conversation(where: str, value: JsonValue) -> Iterator[ImportedItem]:

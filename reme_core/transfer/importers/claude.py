@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from reme_core.files.markdown import MarkdownPage
 from reme_core.transfer.importers.items import ImportedItem, ImportedMemory, Unreadable
-from reme_core.transfer.importers.json_values import read_json_values
+from reme_core.transfer.importers.json_values import read_items
 from reme_core.transfer.importers.session_draft import (
     Blocks,
     SessionDraft,
@@ -45,17 +45,16 @@ class ClaudeExport:
 
     def items(self) -> Iterator[ImportedItem]:
         """Yield conversations and memories; users are the accounts."""
-        for found in read_json_values(Path(self.path), _FILES, "conversations.json"):
-            if isinstance(found, Unreadable):
-                yield found
-                continue
-            where, value = found
-            if isinstance(value, dict) and isinstance(value.get("chat_messages"), list) and text_of(value, "uuid"):
-                yield from _conversation(where, value)
-            elif isinstance(value, dict) and ("conversations_memory" in value or "project_memories" in value):
-                yield from _memories(where, value)
-            else:
-                yield Unreadable(where, "is no conversation of Claude: that has a uuid and chat_messages")
+        return read_items(Path(self.path), _FILES, "conversations.json", _items)
+
+
+def _items(where: str, value: JsonValue) -> Iterator[ImportedItem]:
+    if isinstance(value, dict) and isinstance(value.get("chat_messages"), list) and text_of(value, "uuid"):
+        yield from _conversation(where, value)
+    elif isinstance(value, dict) and ("conversations_memory" in value or "project_memories" in value):
+        yield from _memories(where, value)
+    else:
+        yield Unreadable(where, "is no conversation of Claude: that has a uuid and chat_messages")
 
 
 def _conversation(where: str, value: Mapping[str, JsonValue]) -> Iterator[ImportedItem]:

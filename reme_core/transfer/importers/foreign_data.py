@@ -112,7 +112,8 @@ def check_regular(path: Path) -> None:
 
 def is_own(root: Path, file: Path) -> bool:
     """Tell whether what was found below a folder is a regular file, which no link leads to."""
-    return file.is_file() and file.resolve() == root.resolve() / file.relative_to(root)
+    below = len(file.parts) - len(root.parts)
+    return file.is_file() and not any(place.is_symlink() for place in (file, *file.parents[: below - 1]))
 
 
 def time_of(value: object) -> datetime | None:

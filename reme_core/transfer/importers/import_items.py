@@ -73,18 +73,19 @@ async def import_items(
         recipients: Who gets it.
         at: The time of writing.
         dry_run: Write nothing, and tell what would be.
-        progress: Told how many items are done.
+        progress: Told how many items are read, and then, from the first again, how many are done.
 
     Raises:
         InvalidInputError: It is nothing that the source reads, or has several users and none is named.
         StoreAccessError: It can't be read.
         ConflictError: Other writers took ids three times meanwhile; import again.
     """
-    users = {user async for batch in _batches(source) for user in _users(batch)}
+    users = set[str | None]()
+    async for batch in _batches(source, progress):
+        users |= _users(batch)
     scopes = recipients.choose(source.name, users)
     run = _Run(store=store, embedder=embedder, record=record, name=source.name, at=at, dry_run=dry_run)
-    done = 0
-    async for batch in _batches(source):
+    async for batch in _batches(source, progress):
         for item in batch:
             if isinstance(item, Unreadable):
                 run.refuse(item)
@@ -94,9 +95,6 @@ async def import_items(
             run.count(user, items)
             if user in scopes:
                 await run.take(scopes[user], items)
-        done += len(batch)
-        if progress is not None:
-            progress(done)
     return run.report(scopes)
 
 
@@ -104,11 +102,17 @@ def _users(batch: Sequence[ImportedItem]) -> set[str | None]:
     return {item.user for item in batch if not isinstance(item, Unreadable)}
 
 
-async def _batches(source: ImportSource) -> AsyncIterator[list[ImportedItem]]:
-    """Yield the items of a source in batches, read in threads: a session ends one, so that only one is held."""
-    items = source.items()
+async def _batches(source: ImportSource, progress: Callable[[int], None] | None) -> AsyncIterator[list[ImportedItem]]:
+    """Yield the items of a source in batches, read in threads: a session ends one, so that only one is held.
+
+    `progress` is told how many were taken.
+    """
+    items, done = source.items(), 0
     while batch := await asyncio.to_thread(_next_batch, items):
         yield batch
+        done += len(batch)
+        if progress is not None:
+            progress(done)
 
 
 def _next_batch(items: Iterator[ImportedItem]) -> list[ImportedItem]:

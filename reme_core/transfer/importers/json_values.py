@@ -8,7 +8,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO
@@ -19,7 +19,7 @@ from reme_core.errors import InvalidInputError
 from reme_core.files.folder import mapped_errors
 from reme_core.schema.plain import clean_text
 from reme_core.transfer.importers.foreign_data import is_own
-from reme_core.transfer.importers.items import Unreadable
+from reme_core.transfer.importers.items import ImportedItem, Unreadable
 
 MAX_VALUE_CHARS = 1 << 28
 """One conversation; a larger one is passed over. Whole exports of 500 MB are seen, of thousands of conversations."""
@@ -36,7 +36,7 @@ _UP_TO_A_COMMA = re.compile(r'(?:[^",{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTA
 _BAD_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, struct.error)
 
 
-def read_json_values(path: Path, names: re.Pattern[str], wanted: str) -> Iterator[tuple[str, JsonValue] | Unreadable]:
+def _read_values(path: Path, names: re.Pattern[str], wanted: str) -> Iterator[tuple[str, JsonValue] | Unreadable]:
     """Yield the values of the arrays in an export, and where each stands; a file that is one object is that value.
 
     A value that is no JSON costs itself alone, an array that isn't whole what stands behind. Characters that are no
@@ -66,6 +66,17 @@ def read_json_values(path: Path, names: re.Pattern[str], wanted: str) -> Iterato
     if not found:
         msg = f"{str(path)!r} holds no {wanted}: give the export, as a zip, unpacked or a file"
         raise InvalidInputError(msg)
+
+
+def read_items(
+    path: Path, names: re.Pattern[str], wanted: str, read: Callable[[str, JsonValue], Iterator[ImportedItem]]
+) -> Iterator[ImportedItem]:
+    """Yield what each value of an export holds, which `read` tells by its place; see `_read_values`."""
+    for found in _read_values(path, names, wanted):
+        if isinstance(found, Unreadable):
+            yield found
+        else:
+            yield from read(*found)
 
 
 def _files(path: Path, names: re.Pattern[str]) -> Iterator[tuple[str, AbstractContextManager[IO[bytes]] | Unreadable]]:

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from reme_core.errors import InvalidInputError
 from reme_core.transfer.importers.foreign_data import text_of, time_of
 from reme_core.transfer.importers.items import ImportedItem, ImportedMemory, Unreadable
-from reme_core.transfer.importers.json_values import read_json_values
+from reme_core.transfer.importers.json_values import read_items
 
 _FILE = "memories.json"
 
@@ -33,14 +33,10 @@ class OpenMemorySource:
 
     def items(self) -> Iterator[ImportedItem]:
         """Yield the memories; see `ImportSource.items`."""
-        for found in read_json_values(Path(self.place), re.compile(re.escape(_FILE)), _FILE):
-            if isinstance(found, Unreadable):
-                yield found
-            else:
-                yield from _memories(found[1])
+        return read_items(Path(self.place), re.compile(re.escape(_FILE)), _FILE, _memories)
 
 
-def _memories(export: JsonValue) -> Iterator[ImportedItem]:
+def _memories(_where: str, export: JsonValue) -> Iterator[ImportedItem]:
     rows = export.get("memories") if isinstance(export, dict) else None
     if not isinstance(export, dict) or not isinstance(rows, list):
         msg = f"{_FILE} has no list of memories: wanted the ZIP archive that OpenMemory exports"

@@ -57,40 +57,63 @@ class _Dialogue:
     messages: int = 0
 
 
+@dataclass(slots=True)
+class _Survey:
+    """What all files were found to hold: which have dialogues, which memories, and what can't be read."""
+
+    dialogues: dict[str, _Dialogue] = field(default_factory=lambda: defaultdict(_Dialogue))
+    places: dict[bool, dict[Path, None]] = field(default_factory=lambda: {True: {}, False: {}})
+    unreadable: list[Unreadable] = field(default_factory=list)
+
+
 @dataclass(frozen=True, slots=True)
 class ReMeVectors:
     """A working folder, a vector store of it, or a library."""
 
     path: str
     name: str = "reme-0.3"
+    _surveys: list[_Survey] = field(default_factory=list, repr=False, compare=False)
 
     def items(self) -> Iterator[ImportedItem]:
-        """Yield the dialogues, then the memories; users are workspaces (0.2), or whom personal memories are about."""
-        dialogues: dict[str, _Dialogue] = defaultdict(_Dialogue)
-        for record in _records(Path(self.path)):
-            if isinstance(record, Unreadable):
-                yield record
-            elif _is_dialogue(record):
-                dialogues[text_of(record.fields, "memory_id")].messages = len(_messages(record))
-            elif ref := text_of(record.fields, "ref_memory_id"):
-                dialogues[ref].users.add(_user(record))
-        for wants_dialogues in (True, False):
-            for record in _records(Path(self.path)):
-                if isinstance(record, Unreadable) or _is_dialogue(record) != wants_dialogues:
-                    continue
-                yield from _dialogue(record, dialogues) if wants_dialogues else _memory(record, dialogues)
+        """Yield the dialogues, then the memories; users are workspaces (0.2), or whom personal memories are about.
+
+        All files are read the first time, and each then for what it holds: a memory has a file of its own in stores
+        of a hundred thousand.
+        """
+        if not self._surveys:
+            self._surveys.append(_survey(Path(self.path)))
+        [survey] = self._surveys
+        yield from survey.unreadable
+        for wants_dialogues, told in ((True, _dialogue), (False, _memory)):
+            for file in survey.places[wants_dialogues]:
+                for record in _records(file):
+                    if isinstance(record, _Record) and _is_dialogue(record) == wants_dialogues:
+                        yield from told(record, survey.dialogues)
 
 
-def _records(root: Path) -> Iterator[_Record | Unreadable]:
-    files = _files(root)
+def _survey(root: Path) -> _Survey:
+    files, found = _files(root), _Survey()
     if not files:
         msg = f"{str(root)!r} holds no vector store of ReMe 0.2 or 0.3: give its working folder, a store or a library"
         raise InvalidInputError(msg)
     for file in files:
-        try:
-            yield from _READERS.get(file.suffix, _lines)(file)
-        except (StoreAccessError, OSError, ValueError, RecursionError) as exc:
-            yield Unreadable(file.name, f"can't be read ({exc})")
+        for record in _records(file):
+            if isinstance(record, Unreadable):
+                found.unreadable.append(record)
+                continue
+            found.places[_is_dialogue(record)][file] = None
+            if _is_dialogue(record):
+                found.dialogues[text_of(record.fields, "memory_id")].messages = len(_messages(record))
+            elif ref := text_of(record.fields, "ref_memory_id"):
+                found.dialogues[ref].users.add(_user(record))
+    return found
+
+
+def _records(file: Path) -> Iterator[_Record | Unreadable]:
+    try:
+        yield from _READERS.get(file.suffix, _lines)(file)
+    except (StoreAccessError, OSError, ValueError, RecursionError) as exc:
+        yield Unreadable(file.name, f"can't be read ({exc})")
 
 
 def _files(root: Path) -> list[Path]:

@@ -41,6 +41,12 @@ def test_report_is_written_and_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "No such file" in capsys.readouterr().err
 
 
+def test_a_file_without_notes_is_not_taken_for_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(__file__).parents[3] / "peers" / "results.json"
+    assert main(["bench", "answer", str(path), "--answers", "m", "--base-url", "http://127.0.0.1:9/v1"]) != 0
+    assert "has no notes to answer from" in capsys.readouterr().err
+
+
 def test_tasks_without_a_model_write_a_file_of_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_bfcl(tmp_path)
     given = [
@@ -52,5 +58,9 @@ def test_tasks_without_a_model_write_a_file_of_results(tmp_path: Path, capsys: p
         str(tmp_path / SCORES),
     ]
     assert main(["bench", "tasks", *given, "--json", str(tmp_path / "told.json")]) == 0
-    assert "reme, attempts as they were" in capsys.readouterr().out
-    assert Results.read(tmp_path / "told.json").rows[1].notes
+    shown = capsys.readouterr().out
+    assert "reme, attempts as they were" in shown
+    assert "tools named" in shown
+    assert "recall" not in shown
+    assert "80 %" not in shown
+    assert Results.read(tmp_path / "told.json").rows[-1].notes

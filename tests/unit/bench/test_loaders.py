@@ -421,6 +421,16 @@ def test_no_more_is_read_than_asked_for(tmp_path: Path) -> None:
     assert len(read("locomo", path, limit=1)) == 1
 
 
+def test_conversations_are_read_by_their_names_and_one_that_is_not_there_is_told(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "locomo10.json", [LOCOMO | {"sample_id": name} for name in ("conv-1", "conv-2", "conv-3")]
+    )
+    loaded = load(SOURCES["locomo"], path, names=["conv-3", "conv-1"])
+    assert [conversation.name for conversation in loaded] == ["conv-1", "conv-3"]
+    with pytest.raises(WrongFileError, match="found no conversation conv-4, conv-5"):
+        list(load(SOURCES["locomo"], path, names=["conv-1", "conv-5", "conv-4"]))
+
+
 class Item(BaseModel):
     text: str
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from reme_core.cli import options
+from reme_core.cli import ExitCode, options
 from reme_core.stores.sql import partitions
 from tests.unit.cli.conftest import MESSAGES, Reme
 
@@ -261,12 +261,33 @@ def test_an_export_comes_back_by_import_and_twice_changes_nothing(reme: Reme, ch
         "offloads": 0,
         "tool_calls": 0,
     }
-    for _ in range(2):
+    for known in (0, 1):
         read = reme("import", "ana.jsonl", "--user", "copy", "--json")
-        assert read.value == {"messages": 3, "blocks": 1, "memories": 1, "offloads": 0, "tool_calls": 0}
+        assert read.value == {
+            "messages": 3,
+            "blocks": 1,
+            "memories": 1,
+            "offloads": 0,
+            "tool_calls": 0,
+            "known_messages": 3 * known,
+            "known_memories": known,
+            "problems": [],
+        }
         assert reme("stats", "--user", "copy", "--json").value["messages"] == 3
     assert "wrote 3 messages, 1 block, 1 memory and 1 event to ana.jsonl" in reme("export", "ana.jsonl").out
-    assert "read 3 messages, 1 block and 1 memory" in reme("import", "ana.jsonl", "--user", "copy").out
+    with pytest.MonkeyPatch.context() as terminal:
+        terminal.setenv("FORCE_COLOR", "1")
+        terminal.setenv("TERM", "xterm")
+        bar = reme("import", "ana.jsonl", "--user", "copy").err
+    assert 0 <= bar.find("reading ana.jsonl") < bar.find("importing ana.jsonl")
+    again = reme("import", "ana.jsonl", "--user", "copy")
+    assert "read 3 messages, 1 block and 1 memory; of them 3 messages and 1 memory known before" in again.out
+    with (tmp_path / "ana.jsonl").open("a") as file:
+        file.write("{")
+    assert reme("import", "ana.jsonl", "--user", "copy").code == ExitCode.BAD_INPUT
+    skipped = reme("import", "ana.jsonl", "--user", "third", "--skip-bad-lines")
+    assert (skipped.code, skipped.out) == (ExitCode.PARTLY_DONE, "read 3 messages, 1 block and 1 memory\n")
+    assert "not JSON" in skipped.err
 
 
 def test_delete_all_leaves_nothing_of_the_user_and_everything_of_others(reme: Reme, chat: str) -> None:

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from reme_core.cli import ExitCode, doctor
+from tests.support.file_checks import leave_free_pages
 from tests.support.openai_server import KEY, OpenAIServer, Status, Vectors
 from tests.unit.cli.conftest import Done, Reme
 from tests.unit.stores.local.test_copies import read_only
@@ -42,6 +43,23 @@ def test_a_set_up_that_works_is_told_in_full(reme: Reme, monkeypatch: pytest.Mon
     assert line(done, "chat model").startswith("ok  chat model:  OpenAIChat('m-1'")
     assert "dimension=8" in line(done, "embedding model")
     assert KEY not in done.out
+
+
+def test_room_that_an_erasure_left_in_the_file_is_told_with_what_gives_it_back(
+    reme: Reme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reme("add", "Ana likes green tea")
+    file = tmp_path / ".reme" / "memory.db"
+    assert line(reme("doctor"), "file").startswith("ok")
+    leave_free_pages(file)
+    monkeypatch.setattr(doctor, "_LEAST_FREE_BYTES", 0)
+    told = line(reme("doctor"), "file")
+    assert told.startswith("hint")
+    assert "1,003,520 of them free" in told
+    for command in ("backup", "restore"):
+        assert f"reme {command}" in told
+        assert reme(command, str(tmp_path / "copy.db")).code == ExitCode.DONE
+    assert ", 0 of them free" in line(reme("doctor"), "file")
 
 
 def test_no_model(reme: Reme) -> None:

@@ -25,6 +25,18 @@ def test_evolve_shows_the_difference_and_writes_it_only_when_asked(reme: Reme) -
     assert len(reme("list", "--json").value["memories"]) == 2
 
 
+def test_a_memory_that_was_joined_says_so_and_reads_neither_as_replaced_nor_as_over(reme: Reme) -> None:
+    stays = reme("add", "Ana likes tea, too", "--json").value["memory_id"]
+    goes = reme("add", "Ana likes tea too", "--json").value["memory_id"]
+    reme("evolve", "--apply", "--no-llm")
+    for told in (reme("show", goes).out, reme("list", "--superseded").out):
+        assert f"joined into {stays}" in told
+        assert "until" not in told
+    assert "added, and joined with others  by evolve" in reme("diff").out
+    every = [line for line in reme("diff", "--every").out.splitlines() if line.endswith("by evolve")]
+    assert [line.split("  ")[1] for line in every] == ["joined into another", "joined with others"]
+
+
 def test_evolve_ends_as_a_search_that_finds_nothing_where_all_is_in_order(reme: Reme) -> None:
     reme("add", "Ana likes tea")
     done = reme("evolve")

@@ -157,6 +157,29 @@ async def test_a_file_that_lacks_the_bytes_of_a_message_is_refused_whole(memory:
     assert (await memory.import_(file, user_id="ann")).messages == 2
 
 
+async def test_a_flipped_byte_of_an_export_costs_one_image_where_bad_lines_are_to_be_skipped(
+    memory: ReMe, tmp_path: Path
+) -> None:
+    door, cat = ({"type": "image", "data": data, "caption": "a red door"} for data in (SMALL, SMALL + b"cat"))
+    for name, parts in (("m1", [{"type": "text", "text": "look"}, door, cat]), ("m2", [door]), ("m3", [cat])):
+        said = {"role": "user", "content": parts, "message_id": name}
+        await memory.summary([said], user_id="ann", session_id=name)
+    file = tmp_path / "ann.jsonl"
+    await memory.export(file, user_id="ann")
+    file.write_text(file.read_text().replace("iVBORw0KGgpzbWFsbA==", "iVBORw0KG!pzbWFsbA=="))
+    with pytest.raises(InvalidLinesError, match="or skip bad lines") as refused:
+        await memory.import_(file, user_id="bob")
+    assert (await memory.stats(user_id="bob")).messages == 0
+    moved = await memory.import_(file, user_id="bob", skip_bad_lines=True)
+    assert [(item.line, item.reason) for item in moved.problems] == [*refused.value.lines]
+    assert (moved.messages, moved.blocks, moved.known_messages) == (3, 3, 0)
+    first, second, third = (item.message for item in await memory.get_messages(["m1", "m2", "m3"], user_id="bob"))
+    assert [block.type for block in first.content] == ["text", "text", "image"]
+    assert (first.text, second.text) == ("look\n[image: a red door]", "[image: a red door]")
+    assert (await memory.read_blob(third.blob_references[0], user_id="bob")).data == SMALL + b"cat"
+    assert (await memory.import_(file, user_id="bob", skip_bad_lines=True)).known_messages == 3
+
+
 async def test_a_model_that_talks_is_sent_the_image_that_was_stored_and_not_its_reference(tmp_path: Path) -> None:
     picture = {"type": "image", "data": SMALL, "caption": "my door"}
     async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:

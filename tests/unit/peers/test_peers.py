@@ -8,21 +8,26 @@ import os
 import sys
 import threading
 import urllib.error
-from dataclasses import replace
-from datetime import UTC, datetime
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import numpy as np
 import pytest
+from reme_bench.answers import reader_stage
 from reme_bench.conversations import Conversation, LabelledQuestion, Turn, conversation
-from reme_bench.results import Dataset, Results
+from reme_bench.minilm import NoVectorError
+from reme_bench.results import Dataset, Marks, Results, ResultsFileError
+from reme_bench.runner import results_of
 
 from peers import environments, run
-from peers.endpoint import Endpoint as ServedEndpoint
-from peers.endpoint import KeptVectors, embeddings
-from peers.join import BEGIN, END, Output, failed, in_readme, marked, results_of, rows_of, system_of, table
+from peers.endpoint import Upstream, serving
+from peers.join import Output, failed, joined, rows_of, system_of, without_texts
 from peers.picture import picture
 from peers.protocol import Note, within
-from peers.sheets import write_judge, write_sheets
+from peers.table import ANSWERS, END, TABLE, answers_line, between, table
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = Dataset(
@@ -59,21 +64,23 @@ def output(text: str, *ids: str) -> Output:
 def results() -> Results:
     given = {"finds it": output("Ann: I moved to Lisbon in May.", "c/m1"), "extracts": output("Ann lives in Lisbon")}
     counts = {"model_calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
-    systems = [system_of(name, out, counts) for name, out in given.items()]
-    rows = [row for name, out in given.items() for row in rows_of(name, out, [talk()])]
-    made_at = datetime(2026, 1, 2, tzinfo=UTC)
-    return results_of([*systems, failed("broken", "no such package")], rows, {"other": "1.0"}, DATA, made_at)
+    rows = {system_of(name, out, counts): rows_of(name, out, [talk()]) for name, out in given.items()}
+    return results_of(DATA, {**rows, failed("broken", "no such package"): []}, {"other": "1.0"})
 
 
-def test_readme_has_the_table_of_the_results_in_the_tree():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    kept = Results.read(ROOT / "peers" / "results.json")
-    assert in_readme(readme, kept) == readme
-
-
-def test_manual_has_the_picture_of_the_results_in_the_tree():
-    kept = Results.read(ROOT / "peers" / "results.json")
+def test_readme_and_manual_have_the_tables_of_the_results_in_the_tree():
+    readme, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/peers.md"))
+    kept, answered = Results.read(run.RESULTS), Results.read(run.ANSWERED)
+    assert between(readme, TABLE, f"{table(kept)}\n\n{answers_line(answered)}") == readme
+    assert between(page, ANSWERS, table(answered)) == page
     assert (ROOT / "docs" / "images" / "peers.svg").read_text(encoding="utf-8") == picture(kept)
+
+
+@pytest.mark.parametrize("path", [run.RESULTS, run.ANSWERED], ids=lambda path: path.stem)
+def test_results_in_the_tree_are_the_sums_of_their_rows_and_hold_no_text_of_the_data_set(path):
+    kept = Results.read(path)
+    assert joined([kept]) == kept
+    assert without_texts(kept) == kept
 
 
 def test_a_picture_has_every_system_that_has_the_figure_and_names_as_text():
@@ -83,11 +90,6 @@ def test_a_picture_has_every_system_that_has_the_figure_and_names_as_text():
     [first, second] = drawn.split("words in 1,024 tokens, percent")
     assert (first.count("<circle"), second.count("<circle")) == (1, 2)
     assert "&lt;b&gt; it" in first
-
-
-def test_results_in_the_tree_hold_no_text_of_the_data_set():
-    kept = Results.read(ROOT / "peers" / "results.json")
-    assert {(row.question, row.gold, row.answer) for row in kept.rows} == {("", None, None)}
 
 
 def test_a_system_is_measured_by_evidence_where_it_names_messages_and_by_words_where_not():
@@ -108,9 +110,11 @@ def test_table_says_what_was_not_measured_and_why():
     assert "- extracts: evidence: it doesn't say which messages a result comes from." in told
 
 
-def test_a_readme_without_its_marks_is_refused():
-    with pytest.raises(ValueError, match="the table stands between them"):
-        in_readme(f"{BEGIN}\n{BEGIN}\n{END}", results())
+def test_a_page_without_its_marks_is_refused():
+    assert between(f"a\n{TABLE}\nold\n{END}\nb", TABLE, "new") == f"a\n{TABLE}\nnew\n{END}\nb"
+    for page in (f"{TABLE}\nold", f"{TABLE}\n{TABLE}\n\n{END}", END):
+        with pytest.raises(ValueError, match="the table stands between them"):
+            between(page, TABLE, "new")
 
 
 def test_budget_passes_over_what_is_too_long_and_keeps_a_line_once():
@@ -118,44 +122,58 @@ def test_budget_passes_over_what_is_too_long_and_keeps_a_line_once():
     assert [note.text[0] for note in kept] == ["a", "c"]
 
 
-def test_answers_go_to_a_judge_without_names_and_come_back_as_marks(tmp_path):
-    given = {"one": output("Ann: I moved to Lisbon in May.", "c/m1"), "two": output("Ann lives in Lisbon")}
-    write_sheets(tmp_path, given, [talk()])
-    assert "Question: Where to?" in (tmp_path / "one" / "notes_1.txt").read_text()
-    for name in given:
-        (tmp_path / name / "answers.json").write_text(json.dumps({"c/q": f"Lisbon, says {len(name)}"}))
-    write_judge(tmp_path)
-    sheet, key = (tmp_path / "judge" / "sheet_all.txt").read_text(), json.loads((tmp_path / "key.json").read_text())
-    assert "Gold: Lisbon" in sheet
-    assert "one" not in sheet
-    marks = {"c/q": {"a": [1, 1], "b": [0, 1]}}
-    names = {"one": "finds it", "two": "extracts"}
-    told = marked(results(), marks, {question: [names[n] for n in order] for question, order in key.items()})
-    first = names[key["c/q"][0]]
-    assert {row.system: row.marks.strict for row in told.rows if row.marks} == {
-        name: int(name == first) for name in names.values()
-    }
+def test_a_reader_is_shown_the_lines_of_each_system_and_what_is_kept_has_no_text():
+    made = results()
+    asked = [reader_stage(None).question(row) for row in made.rows]
+    assert "- (2025-06-02) Ann: I moved to Lisbon in May." in asked[0]
+    assert "Where to?" in asked[0]
+    answered = made.rows[0].model_copy(update={"answer": "Lisbon", "marks": Marks(strict=1, lenient=1)})
+    kept = without_texts(made.model_copy(update={"rows": (answered, *made.rows[1:])}))
+    assert "Lisbon" not in kept.model_dump_json()
+    told = joined([kept])
+    assert "| strict |" in table(told).replace("| lenient ", "")
+    assert answers_line(told).endswith(": finds it 100.0 ±0.0.")
 
 
-def test_marks_of_another_run_are_refused():
-    with pytest.raises(ValueError, match="judge the sheets of this run"):
-        marked(results(), {"c/q": {"a": [1, 1]}}, {"c/q": ["stranger"]})
+def test_runs_on_the_same_questions_are_joined_and_others_refused():
+    made = results()
+    first, second = (made.model_copy(update={"systems": made.systems[at : at + 1]}) for at in (0, 1))
+    parts = [
+        part.model_copy(update={"rows": [row for row in made.rows if row.system == part.systems[0].name]})
+        for part in (first, second)
+    ]
+    whole = joined(parts)
+    assert [system.name for system in whole.systems] == ["finds it", "extracts"]
+    assert whole.summary == made.summary
+    with pytest.raises(ResultsFileError, match="other questions"):
+        joined([made, made.model_copy(update={"dataset": DATA.model_copy(update={"sha256": "1"})})])
 
 
-def test_endpoint_embeds_a_text_once_and_answers_as_numbers_or_base64():
-    kept = KeptVectors(lambda texts: [[float(len(text)), 0.5] for text in texts])
-    assert [d["embedding"] for d in embeddings({"input": ["ab", "abc"]}, kept)["data"]] == [[2.0, 0.5], [3.0, 0.5]]
-    assert embeddings({"input": "ab", "encoding_format": "base64"}, kept)["data"][0]["embedding"] == "AAAAQAAAAD8="
-    assert kept.made == 2
+def asked_of(url: str, path: str, body: bytes) -> bytes:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{url}/{path}", body, timeout=30) as told:
+        return bytes(told.read())
+
+
+def embed(texts: Sequence[str]) -> np.ndarray:
+    return np.array([[float(len(text)), 0.5] for text in texts], np.float32)
+
+
+def test_endpoint_counts_a_text_once_and_answers_as_numbers_or_base64():
+    with serving(embed) as served:
+        told = [asked_of(served.url, "embeddings", body) for body in (b'{"input": ["ab", "abc"]}', b'{"input": "ab"}')]
+        packed = asked_of(served.url, "embeddings", b'{"input": "ab", "encoding_format": "base64"}')
+        assert served.server_address[0] == "127.0.0.1"
+    assert [d["embedding"] for d in json.loads(told[0])["data"]] == [[2.0, 0.5], [3.0, 0.5]]
+    assert json.loads(packed)["data"][0]["embedding"] == "AAAAQAAAAD8="
+    assert served.counts["new_texts"] == 2
 
 
 def test_scripts_get_no_settings_and_send_no_reports(tmp_path, monkeypatch):
     for name in ("REME_DATABASE_URL", "BASIC_MEMORY_CLOUD_MODE", "LANGSMITH_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.setenv(name, "theirs")
     monkeypatch.setenv("LANGSMITH_TRACING", "true")
-    job = run.job_of([talk()], "http://127.0.0.1:1", None)
     for candidate in environments.CANDIDATES:
-        given = environments.surroundings(candidate, job, tmp_path)
+        given = environments.surroundings(candidate, tmp_path)
         assert "theirs" not in given.values()
         assert (given["LANGSMITH_TRACING"], given["BASIC_MEMORY_NO_PROMOS"], given["MEM0_TELEMETRY"]) == (
             "false",
@@ -164,12 +182,16 @@ def test_scripts_get_no_settings_and_send_no_reports(tmp_path, monkeypatch):
         )
         assert "127.0.0.1" in given["no_proxy"]
         assert candidate.requirements is None or given["HOME"] == str(tmp_path / "home")
-    assert (
-        environments.surroundings(environments.CANDIDATES[2], replace(job, chat_url="http://x"), tmp_path)[
-            "OPENAI_API_KEY"
-        ]
-        == "theirs"
-    )
+
+
+def test_the_chat_model_is_the_one_that_the_environment_names_for_reme(monkeypatch):
+    for name in ("BASE_URL", "API_KEY"):
+        monkeypatch.delenv(f"REME_LLM_{name}", raising=False)
+        monkeypatch.delenv(f"OPENAI_{name}", raising=False)
+    assert environments.upstream() == Upstream("https://api.openai.com/v1", "")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    monkeypatch.setenv("REME_LLM_BASE_URL", "http://models.test/v1/")
+    assert environments.upstream() == Upstream("http://models.test/v1", "sk-1")
 
 
 def test_what_a_script_failed_with_holds_no_key(tmp_path, monkeypatch):
@@ -188,20 +210,49 @@ def test_unknown_systems_and_conversations_and_a_missing_model_are_told(tmp_path
     given = argparse.Namespace(set="own", data=demo, conversations="nobody", sessions=None, title=None, licence=None)
     with pytest.raises(SystemExit, match="no conversation nobody"):
         run.chosen(given)
-    with pytest.raises(SystemExit, match="minilm"), run.endpoint(tmp_path / "no-python", tmp_path, None, None):
-        pass
 
 
-def test_endpoint_lives_on_loopback_and_answers_what_it_cannot_do():
-    served = ServedEndpoint(0, KeptVectors(lambda texts: [[1.0] for _ in texts]), "http://127.0.0.1:9/v1")
-    assert served.server_address[0] == "127.0.0.1"
+def test_endpoint_hands_on_with_the_key_counts_tokens_and_says_what_it_cannot_do():
+    def broken(texts: Sequence[str]) -> np.ndarray:
+        raise NoVectorError("make .venv-minilm/done makes it")
+
     told = []
-    with served:
-        threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        for path, body in (("embeddings", b"{"), ("embeddings", b"[]"), ("chat/completions", b"{}")):
+    with serving(broken, Upstream("http://127.0.0.1:9/v1", "sk-secret")) as served:
+        for path, body in (
+            ("embeddings", b"{"),
+            ("embeddings", b"[]"),
+            ("embeddings", b'{"input": "ab"}'),
+            ("chat/completions", b"{}"),
+        ):
             with pytest.raises(urllib.error.HTTPError) as refused:
-                run._LOOPBACK.open(f"http://127.0.0.1:{served.server_address[1]}/v1/{path}", body, timeout=30)
+                asked_of(served.url, path, body)
             told.append(refused.value.code)
             refused.value.close()
-        served.shutdown()
-    assert (told, served.counts["model_calls"]) == ([400, 400, 502], 0)
+        assert (told, served.counts["model_calls"]) == ([400, 400, 500, 502], 0)
+        with serving_chat() as (upstream, keys):
+            served.upstream = Upstream(upstream, "sk-secret")
+            asked_of(served.url, "chat/completions", b"{}")
+    assert keys == ["Bearer sk-secret"]
+    assert (served.counts["model_calls"], served.counts["prompt_tokens"]) == (1, 7)
+
+
+@contextmanager
+def serving_chat() -> Iterator[tuple[str, list[str]]]:
+    """Serve a chat model that says nothing; the list has the keys that it was asked with."""
+    keys = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            keys.append(self.headers["Authorization"])
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": null}}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", keys
+        server.shutdown()

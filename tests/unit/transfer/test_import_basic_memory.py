@@ -14,23 +14,20 @@ import pytest
 
 from reme_core import ReMe
 from reme_core.errors import InvalidInputError
-from reme_core.testing import FixedClock
 from reme_core.transfer.importers.note_trees import BasicMemoryNotes
 
 WRITTEN = Path(__file__).parents[2] / "data" / "importers" / "basic_memory"
 MAY = datetime(2026, 5, 1, 8, 30, tzinfo=UTC)
 
 
-async def test_notes_come_over_with_their_times_and_where_they_stood(tmp_path: Path) -> None:
+async def test_notes_come_over_with_their_times_and_where_they_stood(memory: ReMe, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     shutil.copytree(WRITTEN, notes)
     for file in notes.rglob("*.md"):
         os.utime(file, (MAY.timestamp(), MAY.timestamp()))
     (notes / "dated.md").write_text("---\ntitle: Old\ncreated: 2024-02-03\n---\n- [fact] It is old\n")
-    clock = FixedClock("2027-01-01T00:00:00Z")
-    async with ReMe("remy", str(tmp_path / "reme"), llm=None, embedding=None, clock=clock) as memory:
-        report = await memory.import_from("basic-memory", notes, user_id="emma")
-        found = {item.content: item for item in (await memory.list_memories(user_id="emma")).memories}
+    report = await memory.import_from("basic-memory", notes, user_id="emma")
+    found = {item.content: item for item in (await memory.list_memories(user_id="emma")).memories}
     assert (report.added_memories, report.unreadable_count, len(found)) == (9, 0, 9)
     fruit = found["Pour over brings out the fruit #brewing (since May)"]
     assert (fruit.memory_target, fruit.observed_at) == ("Coffee Brewing", MAY)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 import zipfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,6 @@ import pytest
 
 from reme_core import ReMe
 from reme_core.errors import StoreUnavailableError
-from reme_core.testing import FixedClock
 from reme_core.transfer.importers.items import ImportedItem, ImportSource
 from reme_core.transfer.importers.named_sources import open_source
 
@@ -43,11 +42,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def memory(tmp_path: Path) -> AsyncIterator[ReMe]:
-    clock = FixedClock("2027-01-01T00:00:00Z")
-    async with ReMe("remy", str(tmp_path / "reme"), llm=None, embedding=None, clock=clock) as opened:
-        await opened.add_memory("Was here before", user_id="zoe")
-        yield opened
+async def memory(memory: ReMe) -> ReMe:
+    await memory.add_memory("Was here before", user_id="zoe")
+    return memory
 
 
 def tables(tmp_path: Path) -> dict[str, list[object]]:

@@ -83,7 +83,9 @@ async def test_a_dry_run_writes_nothing_and_tells_what_the_real_one_then_does(me
     before = tables(tmp_path)
     dry = await memory.import_from(Listed(ITEMS), user_id="emma", dry_run=True)
     assert tables(tmp_path) == before
-    real = await memory.import_from(Listed(ITEMS), user_id="emma")
+    told: list[int] = []
+    real = await memory.import_from(Listed(ITEMS), user_id="emma", progress=told.append)
+    assert told == [1, 7, 1, 7]  # what is read, and then what is done of it
     assert dry.dry_run
     assert dry.run_id is None
     assert but_the_run(dry) == but_the_run(real)

@@ -7,7 +7,6 @@ import os
 import pickle
 import sqlite3
 import zipfile
-from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import pytest
 
 from reme_core import ReMe
 from reme_core.errors import InvalidInputError, StoreAccessError
-from reme_core.testing import FixedClock
 from reme_core.transfer.importers import inert_pickle, json_values
 from reme_core.transfer.importers.inert_pickle import Inert, as_json, read_inert
 from reme_core.transfer.importers.items import ImportedItem, ImportedMemory, ImportedSession, Unreadable
@@ -30,13 +28,6 @@ def written(tmp_path: Path) -> Path:
     with zipfile.ZipFile(PACKED) as archive:
         archive.extractall(tmp_path / "mem0")
     return tmp_path / "mem0"
-
-
-@pytest.fixture
-async def memory(tmp_path: Path) -> AsyncIterator[ReMe]:
-    clock = FixedClock("2026-01-01T00:00:00Z")
-    async with ReMe("remy", str(tmp_path / "reme"), llm=None, embedding=None, clock=clock) as opened:
-        yield opened
 
 
 def contents(folder: Path) -> dict[Path, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import AsyncIterator
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -25,13 +25,6 @@ def written(tmp_path: Path) -> Path:
     with zipfile.ZipFile(PACKED) as archive:
         archive.extractall(tmp_path / "written")
     return tmp_path / "written"
-
-
-@pytest.fixture
-async def memory(tmp_path: Path) -> AsyncIterator[ReMe]:
-    clock = FixedClock("2027-01-01T00:00:00Z")
-    async with ReMe("remy", str(tmp_path / "reme"), llm=None, embedding=None, clock=clock) as opened:
-        yield opened
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
@@ -74,6 +67,20 @@ async def test_a_working_folder_of_0_3_comes_over_with_its_dialogues_and_profile
         ("procedural", "release"),
         ("tool", "grep"),
     }
+
+
+async def test_a_file_of_a_store_is_read_once_to_survey_it_and_twice_for_what_it_holds(
+    memory: ReMe, written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, read = Counter[Path](), Path.read_bytes
+
+    def counted(path: Path) -> bytes:
+        reads[path] += 1
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", counted)
+    await memory.import_from("reme-0.3", written / "reme03_local", every_user=True, user_id="coach", dry_run=True)
+    assert set(reads.values()) == {3}
 
 
 @pytest.mark.parametrize("kind", ["local", "chroma", "library"])

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -26,6 +27,7 @@ from reme_core.errors import (
 )
 from reme_core.schema import describe
 from reme_core.stores.local.file.dialect import FileConnection
+from reme_core.stores.local.file.log_room import LogRoom
 
 _READERS = 4
 _PURGE_EVERY_S = 60.0
@@ -46,6 +48,7 @@ class ConnectionThreads:
         self.writing: FileConnection | None = None
         self.opened: list[sqlite3.Connection] = []
         self.files = OpenedFiles(None)
+        self.room = LogRoom(None)
         self.raw: list[FileIO] = []
         self._local = threading.local()
         self._counting = threading.Lock()
@@ -103,6 +106,7 @@ class ConnectionThreads:
         self.closing = True
         for pool in (self.purger, self.behind, self.writer, self.reader, self.more_readers):
             pool.shutdown(wait=True)
+        self.room.close()
         for connection in self.opened:
             connection.close()
 
@@ -130,7 +134,7 @@ class OpenedFiles:
         try:  # before each commit
             folder, file = os.stat(self._folder), os.stat(self._paths[0])  # noqa: PTH116
             if file.st_size < self._bytes:
-                raise StoreAccessError(_what_happened(f"{str(self._path)!r} was cut short", self._path))
+                self._bytes = _bytes_left(self._path)
             stamp = (folder.st_dev, folder.st_ino, folder.st_mtime_ns, folder.st_ctime_ns, file.st_dev, file.st_ino)
             if stamp == self._folder_seen:
                 return
@@ -141,6 +145,28 @@ class OpenedFiles:
             raise StoreAccessError(_what_happened(f"{str(self._path)!r}, or its log, was replaced", self._path))
         self._seen = now
         self._folder_seen = stamp if _tells_changes(folder) else ()
+
+
+_LOOKS, _LOOK_AGAIN_S = 10, 0.01
+
+
+def _bytes_left(path: Path) -> int:
+    """Return the size of a file that an erasure has made smaller (StoreAccessError: it lacks pages).
+
+    A log on its way into the file brings the first page, which counts the others, before these: hence the other looks.
+    """
+    for _ in range(_LOOKS):
+        size = path.stat().st_size
+        # As it is without its log. SQLite itself closes no file that it has locks on.
+        with (
+            suppress(sqlite3.DatabaseError),  # a page lies behind the end
+            closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as connection,
+        ):
+            (page,), (pages,) = (connection.execute(f"PRAGMA page_{what}").fetchone() for what in ("size", "count"))
+            if 0 < page * pages <= size:
+                return size
+        time.sleep(_LOOK_AGAIN_S)
+    raise StoreAccessError(_what_happened(f"{str(path)!r} was cut short", path))
 
 
 # Of a folder's time of change. Linux counts it in ticks of its clock, of 10 ms at most; others more finely, or in whole

@@ -31,6 +31,7 @@ from reme_core.stores.local.file.connection_threads import MappedErrors
 from reme_core.stores.local.file.dialect import FileConnection
 from reme_core.stores.local.file.digests import DIGESTED, digest_of
 from reme_core.stores.local.file.file_location import BESIDE, USED, address_to_read
+from reme_core.stores.local.file.purging import free_pages
 from reme_core.stores.local.file.tables import SCHEMA_VERSION, check_version
 from reme_core.stores.local.file.whole_scope import HeldScope, list_scopes
 from reme_core.stores.sql.connection import Boundary
@@ -83,6 +84,7 @@ class FileFacts:
         embeddings: What made the vectors of each space that has some.
         targets: To what those of a space are being changed.
         scopes: All its scopes.
+        free_bytes: How many bytes of it hold nothing, and are used again.
         waiting: How many texts have no vector yet and are to get one.
         dead_jobs: How many jobs were given up.
     """
@@ -91,6 +93,7 @@ class FileFacts:
     embeddings: Mapping[str, IndexedBy] = field(default_factory=dict)
     targets: Mapping[str, IndexedBy] = field(default_factory=dict)
     scopes: tuple[HeldScope, ...] = ()
+    free_bytes: int = 0
     waiting: int = 0
     dead_jobs: int = 0
 
@@ -106,12 +109,14 @@ def file_facts(path: Path) -> FileFacts:
         ).fetchone()
         (dead,) = connection.execute("SELECT count(*) FROM jobs WHERE state = 'dead'").fetchone()
         scopes = tuple(list_scopes(connection))
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
         spaces = dict.fromkeys(item.scope.memory_space for item in scopes)
         return FileFacts(
             schema_version=version,
             embeddings={space: made for space in spaces if (made := find_embedding(connection, space)) is not None},
             targets={space: target for space in spaces if (target := find_target(connection, space)) is not None},
             scopes=scopes,
+            free_bytes=free_pages(connection) * page,
             waiting=waiting,
             dead_jobs=dead,
         )
@@ -150,6 +155,8 @@ def _check(path: Path, told: str) -> FileCheck:
 def copy_file(source: Path, target: Path, *, overwrite: bool = False) -> FileCheck:
     """Copy a file as it is at one moment, whoever writes to it meanwhile; the copy is checked, then put in place.
 
+    The copy has no free pages, and erasures make it smaller, also where that of an earlier release was another kind.
+
     Raises:
         StoreAccessError: The target is there, and `overwrite` is not said; or it can't be written.
         CorruptDataError: The copy, and so the file, is damaged; nothing is put in place.
@@ -165,7 +172,7 @@ def copy_file(source: Path, target: Path, *, overwrite: bool = False) -> FileChe
         msg = f"{str(target)!r} {why}: give another path, or say that it is to be overwritten"
         raise StoreAccessError(msg)
     with _draft(target) as draft:
-        _copy(source, draft, target)
+        _copy(source, draft, target, without_free_pages=True)
         checked = _check(draft, str(source))
         if checked.problems or not checked.schema_version:
             what = checked.problems[0] if checked.problems else "it is empty"
@@ -307,18 +314,35 @@ def _draft(target: Path) -> Iterator[Path]:
         raise StoreAccessError(msg) from exc
 
 
-def _copy(source: Path, draft: Path, target: Path) -> None:
+def _copy(source: Path, draft: Path, target: Path, *, without_free_pages: bool = False) -> None:
     """Copy a file to the draft of a target; errors name the two files that the caller knows."""
     if not source.is_file():
         msg = f"{str(source)!r} is not there, or no file: check the path"
         raise StoreAccessError(msg)
     with _reading(source) as connection:
         connection.execute("PRAGMA schema_version")  # what is no SQLite file is told by its own name
-        with MappedErrors(str(target)), closing(sqlite3.connect(draft)) as copy:
-            connection.backup(copy)  # all pages in one step: one snapshot, and no writer makes it begin anew
-            copy.execute("PRAGMA journal_mode = DELETE")
+        if without_free_pages:
+            _copy_rows(connection, draft, target)
+        else:
+            with MappedErrors(str(target)), closing(sqlite3.connect(draft)) as copy:
+                connection.backup(copy)  # all pages in one step: one snapshot, and no writer makes it begin anew
+                copy.execute("PRAGMA journal_mode = DELETE")
     with draft.open("r+b") as file:
         os.fsync(file.fileno())
+
+
+def _copy_rows(connection: sqlite3.Connection, draft: Path, target: Path) -> None:
+    """Write a copy without free pages and gaps, of which erasures can cut off what they leave."""
+    connection.execute("PRAGMA query_only = OFF")  # it forbids the copy, too
+    if connection.execute("PRAGMA auto_vacuum").fetchone() == (0,):
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of the copy: that of the file is settled
+    try:
+        connection.execute("VACUUM INTO ?", (str(draft),))
+    except sqlite3.DatabaseError as exc:
+        if exc.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            raise  # the file itself
+        with MappedErrors(str(target)):
+            raise
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from reme_core.stores.local.file.file_location import (
     private_file,
     use_log,
 )
+from reme_core.stores.local.file.log_room import LogRoom
 from reme_core.stores.local.file.purging import Purge, is_purge_due, note_file
 from reme_core.stores.local.file.tables import check_sqlite, check_version, has_fts5, prepare
 from reme_core.stores.local.file.words import has_word_tables
@@ -203,6 +204,7 @@ class Database:
             try:
                 result = work(connection)
                 threads.files.check()
+                threads.room.make()
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -337,6 +339,7 @@ class Database:
                 # Before anything is written: what isn't ours stays as it is.
                 if check_version(connection, self._path) == 0:
                     check_unused(path, lambda: check_version(connection, self._path) == 0)
+                    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of an empty file alone
                 use_log(connection, self._settings)
                 prepare(connection, self._path, fts5=has_fts5(connection), keep=partial(keep_before_migration, path))
                 due = is_purge_due(connection)
@@ -347,7 +350,7 @@ class Database:
             finally:
                 connection.close()
             mark_used(path)
-        threads.files = OpenedFiles(path)
+        threads.files, threads.room = OpenedFiles(path), LogRoom(path)
         if due:
             self._go_on_purging(threads)
         terms("opened")  # loads the stemmer now: no first append is to wait for that

@@ -11,6 +11,10 @@ of a gap means anything, so a kill or a torn page between two of them changes no
 makes all other connections forget the pages that they hold in memory.
 Source: https://sqlite.org/fileformat2.html#b_tree_pages
 
+Where a scope was erased, pages that are free then go back to the system, in steps as well: those at the end of the file
+move to its gaps, and the file is cut. A file that an earlier release made can't do that, and uses them again.
+Source: https://sqlite.org/pragma.html#pragma_incremental_vacuum
+
 Files that are noted go with a scope: drafts of exports, which a killed process leaves behind, and folders of adapters.
 """
 
@@ -62,8 +66,10 @@ _STEP_S = 0.06
 _STEP_PAGES = 2048
 _ROWS = 16
 _MERGED_PAGES = 256
+_RETURNED_PAGES = 64
 _REST_S = 0.01
 _MOST_PAGES = 1 << 24  # beyond, the first byte of an overflow page may look like the kind of a b-tree page
+_INCREMENTAL = 2
 _LOCK_BYTE = 0x40000000  # the page that holds it is never used
 _MARK = "erasing:"
 _PAGES = "clearing:pages"
@@ -147,6 +153,8 @@ class Purge:
                 while self._transact(partial(_remove_rows, scope=scope)):
                     pass
             self._merge_words()
+            while scopes and self._transact(_return_pages):
+                pass
             self._clear_gaps()
             for scope in scopes:
                 remove_files(noted_files(self.connection, scope))
@@ -218,8 +226,7 @@ class Purge:
                 pages = _MERGED_PAGES
 
     def _clear_gaps(self) -> None:
-        (vacuums,) = self.connection.execute("PRAGMA auto_vacuum").fetchone()
-        if vacuums or self._pages() >= _MOST_PAGES:
+        if self._pages() >= _MOST_PAGES:
             self.connection.execute("VACUUM")
             return
         first = 1
@@ -239,16 +246,27 @@ class Purge:
         (size,) = self.connection.execute("PRAGMA page_size").fetchone()
         self.raw.seek(20)
         usable = size - self.raw.read(1)[0]
+        (has_maps,) = self.connection.execute("PRAGMA auto_vacuum").fetchone()
         self.raw.seek((first - 1) * size)
         chunk = _read(self.raw, size * _STEP_PAGES)
         for start in range(0, len(chunk) - size + 1, size):
             at = (first - 1) * size + start
-            if at <= _LOCK_BYTE < at + size:
+            if at <= _LOCK_BYTE < at + size or (has_maps and is_map(at // size + 1, size=size, usable=usable)):
                 continue
             for begin, end in find_gaps(chunk[start : start + size], header=100 if at == 0 else 0, usable=usable):
                 self.raw.seek(at + begin)
                 self.raw.write(bytes(end - begin))
         os.fsync(self.raw.fileno())
+
+
+def is_map(page: int, *, size: int, usable: int) -> bool:
+    """Tell whether a page of this number, from 1, says where others are pointed at, in a file that can be cut.
+
+    Such a page begins as one of a b-tree may. Each stands for the `usable // 5` pages behind it.
+    Source: https://sqlite.org/fileformat2.html#pointer_map_or_ptrmap_pages
+    """
+    is_behind_lock_byte = (page - 2) * size == _LOCK_BYTE  # there it gives way by one page
+    return page > 1 and (page - 2 - is_behind_lock_byte) % (usable // 5 + 1) == 0
 
 
 def find_gaps(page: bytes, *, header: int, usable: int) -> list[tuple[int, int]]:
@@ -296,6 +314,23 @@ def _remove_rows(connection: sqlite3.Connection, scope: int) -> bool:
         connection.execute(f"DELETE FROM {table} WHERE scope = ?", (scope,))  # noqa: S608
     forget_changes(connection, scope, Layer)
     return False
+
+
+def _return_pages(connection: sqlite3.Connection) -> bool:
+    """Give free pages back for a moment; False when none are left, or the file can't be cut."""
+    (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
+    until = time.monotonic() + _STEP_S
+    while mode == _INCREMENTAL and (free := free_pages(connection)):
+        connection.execute(f"PRAGMA incremental_vacuum({_RETURNED_PAGES})").fetchall()  # each row is a page
+        if time.monotonic() > until:
+            return free_pages(connection) < free
+    return False
+
+
+def free_pages(connection: sqlite3.Connection) -> int:
+    """Return how many pages of a file hold nothing."""
+    (pages,) = connection.execute("PRAGMA freelist_count").fetchone()
+    return int(pages)
 
 
 def _merge(connection: sqlite3.Connection, table: str, pages: int) -> bool:

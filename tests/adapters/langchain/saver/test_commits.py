@@ -42,6 +42,12 @@ async def put(saver: ReMeSaver, thread: str, number: int, **values: object) -> A
     return await saver.aput(at(thread), made, {}, made["channel_versions"])
 
 
+async def read(saver: ReMeSaver, thread: str) -> Any:
+    found = await saver.aget_tuple(at(thread))
+    assert found is not None
+    return found.checkpoint["channel_values"]["messages"]
+
+
 def commits(log: Path) -> int:
     """Count the transactions of a write-ahead log: https://sqlite.org/fileformat.html#the_write_ahead_log."""
     data = log.read_bytes()
@@ -182,6 +188,63 @@ async def test_a_put_of_a_running_chat_takes_few_statements(tmp_path: Path, monk
         seen.clear()
         await saver.aget_tuple(at("t"))
         assert len(seen) <= 5  # begin, checkpoint, writes, messages, commit
+
+
+async def test_what_was_read_of_a_list_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*args: Any, **options: Any) -> sqlite3.Connection:
+        made = connect(*args, **options)
+        made.set_trace_callback(seen.append)
+        return made
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    async with ReMeSaver.from_path(tmp_path / "m.db") as saver:
+        said = [HumanMessage(f"{number}", id=f"{number}") for number in range(100)]
+        await put(saver, "t", 1, messages=said)
+        assert await read(saver, "t") == said
+        said.append(HumanMessage("new", id="new"))
+        await put(saver, "t", 2, messages=said)
+        seen.clear()
+        assert await read(saver, "t") == said
+        assert sum("FROM langgraph_blobs" in statement for statement in seen) == 1  # the new one
+        seen.clear()
+        assert await read(saver, "t") == said
+        assert not any("FROM langgraph_blobs" in statement for statement in seen)
+
+
+async def test_a_number_that_is_given_again_stands_for_what_has_it_now(tmp_path: Path) -> None:
+    async with ReMeSaver.from_path(tmp_path / "m.db") as saver, ReMeSaver.from_path(tmp_path / "m.db") as other:
+        for number, text in enumerate(["the first", "the second", "the third"]):
+            said = [HumanMessage(f"{text} {each}", id=f"{each}") for each in range(40)]
+            await put(other if number % 2 else saver, "t", number, messages=said)
+            assert await read(saver, "t") == await read(other, "t") == said
+            await (saver if number % 2 else other).adelete_thread("t")
+            assert await saver.aget_tuple(at("t")) is None
+
+
+def test_a_write_ends_although_the_loop_that_asked_for_it_was_closed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = threading.Event()
+
+    async def leave(saver: ReMeSaver) -> None:
+        await put(saver, "t", 0, x=0)
+        kept = saver._file.database.submit_write(lambda _: release.wait(20))
+        asyncio.ensure_future(put(saver, "t", 1, x=1))  # noqa: RUF006  # the end of the loop cancels it
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not kept.done()
+
+    with ReMeSaver.from_path(tmp_path / "m.db") as saver:
+        asyncio.run(leave(saver))
+        release.set()
+        saver.put(at("other"), checkpoint(2, x=2), {}, {"x": f"{2:016}.0"})  # after it
+        found = saver.get_tuple(at("t"))
+        assert found is not None
+        assert found.checkpoint["channel_values"] == {"x": 1}
+    assert not caplog.records
 
 
 async def test_a_put_writes_one_page(tmp_path: Path) -> None:

@@ -257,6 +257,20 @@ def test_a_memory_shows_when_it_holds_and_quotes_what_it_rests_on(browser: Brows
     assert "My sister <mark>Eva</mark> <mark>lives</mark> in <mark>Lisbon</mark>." in browser.page
 
 
+def test_a_memory_that_was_joined_leads_to_the_one_that_says_it_now(browser: Browser, home: ReMe) -> None:
+    async def joined() -> tuple[Memory, Memory]:
+        stays, goes = [
+            await home.add_memory(text, user_id="ana") for text in ("Ana has a dog, too", "Ana has a dog too")
+        ]
+        await home.evolve(user_id="ana", dry_run=False)
+        return stays, goes
+
+    stays, goes = browser.call(joined)
+    assert browser.get("/inspect/memory", id=goes.memory_id) == 200
+    assert re.search(rf'<dt>joined into</dt><dd><a href="[^"]*{stays.memory_id}', browser.page)
+    assert "<dt>holds</dt><dd>no time was told</dd>" in browser.page
+
+
 def test_a_session_shows_what_was_made_of_each_message(browser: Browser, home: ReMe) -> None:
     browser.call(partial(talk, home))
     browser.get("/inspect/sessions")

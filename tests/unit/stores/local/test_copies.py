@@ -26,6 +26,7 @@ from reme_core.errors import (
 from reme_core.stores import check_file, copy_file, restore_file
 from reme_core.stores.local.file.copies import keep_before_migration, remove_safety_copies
 from reme_core.stores.local.file.tables import SCHEMA_VERSION, check_sqlite
+from tests.support.file_checks import leave_free_pages
 
 VERSION_9 = Path(__file__).resolve().parents[3] / "data" / "memory_v9.db.gz"
 SAID = "violet-umbrella"
@@ -55,6 +56,17 @@ async def fill(folder: Path) -> Path:
         calls = [{"tool_name": "find", "input": SAID, "output": "nothing"}]
         await memory.add_tool_call_results(calls, user_id="ana")
     return folder / "memory.db"
+
+
+async def test_a_copy_has_no_free_pages_and_is_cut_by_erasures_also_where_the_file_is_not(tmp_path: Path) -> None:
+    file = await fill(tmp_path)
+    leave_free_pages(file)
+    before = file.read_bytes()
+    assert copy_file(file, tmp_path / "copy.db").file_bytes < len(before) - 900_000
+    assert file.read_bytes() == before
+    with raw(tmp_path / "copy.db") as connection:
+        assert connection.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+        assert connection.execute("PRAGMA freelist_count").fetchone() == (0,)
 
 
 TEXTS = (

@@ -169,10 +169,13 @@ def test_an_error_of_the_system_beside_sqlite_is_ours(number: int, wanted: type[
         raise OSError(number, "something")
 
 
-async def test_a_file_that_was_cut_short_while_open_is_not_written_to(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", [0, 4096, 20_000])
+async def test_a_file_that_was_cut_short_while_open_is_not_written_to(tmp_path: Path, left: int) -> None:
     async with _open(tmp_path) as memory:
         await memory.add_memory("was written", user_id="alice")
-        (tmp_path / "memory.db").write_bytes(b"")
+    async with _open(tmp_path) as memory:
+        await memory.add_memory("was written as well", user_id="alice")
+        os.truncate(tmp_path / "memory.db", left)
         with pytest.raises(StoreAccessError, match="was cut short"):
             await memory.add_memory("is lost", user_id="alice")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sqlite3
+from base64 import b64encode
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reme_core import ReMe
-from reme_core.stores.local.file.purging import find_gaps
+from reme_core.schema import ImageBlock, Message
+from reme_core.stores.local.file.purging import find_gaps, free_pages, is_map
 from tests.support import processes
 from tests.support.erasing_child import fill
 from tests.support.file_checks import bytes_on_disk, problems_of_file
@@ -49,10 +51,32 @@ async def test_an_erasure_leaves_no_connection_open(tmp_path: Path) -> None:
         assert connections() == before
 
 
+async def test_room_of_an_erased_user_goes_back_to_the_system_while_others_have_the_file_open(tmp_path: Path) -> None:
+    file = tmp_path / "memory.db"
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        for number in range(6):  # in turn: what stays lies behind what goes
+            for user in ("gone", "stays"):
+                image = ImageBlock(url=f"data:image/x;base64,{b64encode(bytes([number]) * 200_000).decode()}")
+                await memory.summary([Message(role="user", content=[image])], user_id=user, session_id="s")
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        before = file.stat().st_size
+        async with ReMe("space", tmp_path, llm=None, embedding=None) as other:
+            await other.add_memory("The spare key is under the red pot", user_id="stays")
+            await memory.delete_all_memories(user_id="gone")
+            assert file.stat().st_size < before - 6 * 190_000
+            with closing(sqlite3.connect(file)) as connection:
+                assert free_pages(connection) == 0
+            await other.add_memory("The spare key is under the blue pot", user_id="stays")
+    assert problems_of_file(file) == []
+
+
 @settings(deadline=None, max_examples=40)
-@given(st.lists(st.integers(0, 400), min_size=1, max_size=300), st.randoms(use_true_random=False))
-def test_gaps_of_pages_hold_no_byte_that_means_anything(lengths: list[int], chance: object) -> None:
+@given(st.lists(st.integers(0, 400), min_size=1, max_size=300), st.booleans(), st.randoms(use_true_random=False))
+def test_gaps_of_pages_hold_no_byte_that_means_anything(lengths: list[int], has_maps: bool, chance: object) -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("PRAGMA page_size = 512")
+        connection.execute(f"PRAGMA auto_vacuum = {'INCREMENTAL' if has_maps else 'NONE'}")
         connection.execute("PRAGMA secure_delete = OFF")
         connection.execute("CREATE TABLE texts (key INTEGER PRIMARY KEY, text TEXT, mark INTEGER)")
         connection.execute("CREATE INDEX by_text ON texts (text, mark)")
@@ -66,6 +90,8 @@ def test_gaps_of_pages_hold_no_byte_that_means_anything(lengths: list[int], chan
         image = bytearray(connection.serialize())
     size = int.from_bytes(image[16:18], "big")
     for start in range(0, len(image), size):
+        if has_maps and is_map(start // size + 1, size=size, usable=size):
+            continue
         page = bytes(image[start : start + size])
         for begin, end in find_gaps(page, header=100 if start == 0 else 0, usable=size):
             image[start + begin : start + end] = bytes(end - begin)
