@@ -233,6 +233,8 @@ def _write(message: Message) -> Msg:
     fields = _fields(message.message_id, message.role, message.name, message.created_at)
     if carried is not None:
         fields |= {key: value for key, value in carried.fields.items() if is_own or key in _SHARED_FIELDS}
+    if message.role == "tool" and not message.result_ids:  # what a tool says that answers no call is no instruction
+        fields["role"] = "user"
     msg = Msg(
         name=str(fields["name"]),
         content=_write_content(blocks, carried if is_own else None),

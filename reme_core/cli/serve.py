@@ -62,6 +62,7 @@ class ServicePlan:
     upstream: str | None
     profile: str
     read_only: bool
+    max_body_mib: int
     inspector_writes: bool = False
     evolve_every: timedelta | None = None
 
@@ -92,6 +93,9 @@ async def _serve(
         str, typer.Option("--profile", help="Which tools of MCP: default, or chatgpt (search and fetch).")
     ] = "default",
     read_only: Annotated[bool, typer.Option("--read-only", help="Nobody may write.")] = False,
+    max_body: Annotated[
+        int, typer.Option("--max-body", help="MiB that a request may have, 1 to 64; base64 takes a third more.")
+    ] = 8,
     inspector_writes: Annotated[
         bool, typer.Option("--inspector-writes", help="The pages under /inspect may change what is kept.")
     ] = False,
@@ -109,10 +113,12 @@ async def _serve(
         upstream=upstream,
         profile=profile,
         read_only=read_only,
+        max_body_mib=max_body,
         inspector_writes=inspector_writes,
         evolve_every=None if evolve_every is None else _period(evolve_every),
     )
     check_serving("reme serve")
+    _check_max_body(max_body)
     await run_service(where, output, plan)
     return ExitCode.DONE
 
@@ -171,14 +177,24 @@ def invitation(browsers: BrowserSessions, principal: Principal, address: str) ->
 
 
 def _rules(where: CommonOptions, plan: ServicePlan, *, is_local: bool) -> GuardRules:
-    from reme_core.serve.guard import GuardRules  # noqa: PLC0415  # as above
+    from reme_core.serve.guard import MIB, GuardRules  # noqa: PLC0415  # as above
 
     return GuardRules(
         hosts=[name.lower() for name in (*plan.allow_host, plan.host)],
         origins=plan.allow_origin,
         anonymous=_anonymous(where) if is_local and where.user else None,
         read_only=plan.read_only,
+        max_body_bytes=plan.max_body_mib * MIB,
     )
+
+
+def _check_max_body(mib: int) -> None:
+    """Refuse a bound that the service can't keep (InvalidInputError)."""
+    from reme_core.serve.guard import MOST_BODY_MIB  # noqa: PLC0415  # as above
+
+    if not 1 <= mib <= MOST_BODY_MIB:
+        msg = f"--max-body: wanted 1 to {MOST_BODY_MIB} MiB, found {mib}"
+        raise InvalidInputError(msg)
 
 
 def _anonymous(where: CommonOptions) -> Principal:

@@ -23,16 +23,14 @@ from reme_core.facade.relations import RelationMethods
 from reme_core.facade.tasks import TaskMethods, ToolMethods
 from reme_core.facade.transfer import EmbeddingMethods, TransferMethods
 from reme_core.facade.working_memory import WorkingMemoryMethods
-from reme_core.schema import UTC_NAME, Scope, make_scope, read_zone
+from reme_core.schema import UTC_NAME, Scope, make_scope
 from reme_core.schema.checks import not_among
 from reme_core.steps import user_input as inputs
-from reme_core.steps.user_input import missing_model_message
 
 if TYPE_CHECKING:
-    from reme_core.facade.config import Ports
     from reme_core.facade.learning_service import LearningService
     from reme_core.facade.strategies import BindsDistiller, BindsRetriever
-    from reme_core.files.keeper import FolderKeeper, Folders
+    from reme_core.files.keeper import Folders
     from reme_core.jobs.retry_policy import RetryPolicy
     from reme_core.ports import (
         ChatModel,
@@ -130,41 +128,32 @@ class ReMe(
             MissingExtraError: A library that is not installed.
             InvalidInputError: A memory space that can't be one.
         """
-        from reme_core.facade import config
-        from reme_core.facade.strategies import AgenticRetriever, AgenticSummarizer, RuntimePorts, SimpleSummarizer
-        from reme_core.jobs.job_runner import JobRunner
-        from reme_core.jobs.job_service import JobService
-        from reme_core.jobs.retry_policy import RetryPolicy
-        from reme_core.models import CharacterTokenCounter, SystemClock
-        from reme_core.remember.memory_editor import Editor
-        from reme_core.remember.summarizer import VerbatimSummarizer
-        from reme_core.retrieval.embedded_store import EmbeddedStore
-        from reme_core.retrieval.resting_embedder import RestingEmbedder
-        from reme_core.steps.costs import CostBook
-        from reme_core.steps.records import read_schemas
-        from reme_core.steps.web_results import WebMarkingStore
+        from reme_core.facade import assembly, config
+        from reme_core.facade.strategies import AgenticRetriever, AgenticSummarizer, SimpleSummarizer
 
         for name in unknown:
-            settings = tuple(set(inspect.signature(ReMe).parameters) - {"unknown"})
-            raise ConfigurationError(not_among("settings of ReMe", name, sorted(settings)))
-        for name, part in (("clock", clock), ("token_counter", token_counter)):
-            config.check_object(part, name)
-        inputs.check_language(language)
-        self._memory_space = make_scope(memory_space, shared=True).memory_space
-        self._scope = partial(make_scope, self._memory_space)
-        self._ports: Ports = config.build(
-            working_dir=working_dir, llm=llm, embedding=embedding, vector_store=vector_store
+            names = tuple(set(inspect.signature(ReMe).parameters) - {"unknown"})
+            raise ConfigurationError(not_among("settings of ReMe", name, sorted(names)))
+        settings = assembly.read_settings(
+            memory_space=memory_space,
+            language=language,
+            embed_messages=embed_messages,
+            slicing=slicing,
+            retry=retry,
+            token_counter=token_counter,
+            clock=clock,
+            timezone=timezone,
+            files=files,
+            web_tools=web_tools,
+            schemas=schemas,
         )
-        for name, wanted in (("use_agentic_mode", use_agentic_mode), ("use_reviser", use_reviser)):
-            if wanted and self._ports.llm is None:
-                raise ConfigurationError(missing_model_message(name))
-        if retry is not None:
-            check_kind(retry, (RetryPolicy,), "retry: wanted a RetryPolicy")
+        ports = config.build(working_dir=working_dir, llm=llm, embedding=embedding, vector_store=vector_store)
+        assembly.check_model(ports, use_agentic_mode=use_agentic_mode, use_reviser=use_reviser)
         self._in_space: Callable[[str], ReMe] = partial(
             ReMe,
-            llm=self._ports.llm,
-            embedding=self._ports.embedder,
-            vector_store=self._ports.base,
+            llm=ports.llm,
+            embedding=ports.embedder,
+            vector_store=ports.base,
             use_agentic_mode=use_agentic_mode,
             use_reviser=use_reviser,
             language=language,
@@ -177,46 +166,13 @@ class ReMe(
             web_tools=web_tools,
             schemas=schemas,
         )
-        self._clock = clock or SystemClock()
-        self._timezone = inputs.read_timezone(timezone)
-        self._retry = retry or RetryPolicy()
-        self._language = language
-        self._embedder = None
-        if self._ports.embedder is not None:
-            self._embedder = RestingEmbedder(self._ports.embedder, self._clock, on_recovery=lambda: self._work.resume())
-            self._ports = replace(self._ports, store=EmbeddedStore(self._ports.store, self._embedder))
-        self._web_tools = frozenset(inputs.read_names(web_tools, "web_tools"))
-        if self._web_tools:
-            self._ports = replace(self._ports, store=WebMarkingStore(self._ports.store, self._web_tools))
-        self._files: FolderKeeper | None = None
-        if files is not None:
-            self._keep_files(files, token_counter or CharacterTokenCounter())
-        self._message_embedder = self._embedder if embed_messages else None
-        self._record = VerbatimSummarizer(
-            store=self._ports.store, embedder=self._message_embedder, slicing=config.check_slicing(slicing)
-        )
-        self._runtime = RuntimePorts(
-            store=self._ports.store,
-            embedder=self._embedder,
-            model=self._ports.llm,
-            clock=self._clock,
-            counter=token_counter or CharacterTokenCounter(),
-            zone=read_zone(self._timezone),
-            web_tools=self._web_tools,
-            schemas=read_schemas(schemas),
-        )
-        self._work = JobService(
-            memory_space=self._memory_space,
-            store=self._ports.store,
-            embedder=self._embedder,
-            clock=self._clock,
-            max_scopes=self._retry.max_scopes,
-        )
-        self._editor = Editor(store=self._ports.store, embedder=self._embedder, start=self._work.start)
-        self._runner = self._work.runner = JobRunner(store=self._ports.store, clock=self._clock, retry=self._retry)
-        self._costs = CostBook(self._ports.store, self._clock)
-        self._closed = False
-        self._gate = threading.Lock()
+        self._memory_space, self._scope = settings.memory_space, partial(make_scope, settings.memory_space)
+        self._clock, self._timezone, self._language = settings.clock, settings.timezone, language
+        made = assembly.assemble(settings, ports)
+        self._ports, self._embedder, self._files, self._runtime = made.ports, made.embedder, made.files, made.runtime
+        self._record, self._work, self._editor = made.record, made.work, made.editor
+        self._runner, self._costs = made.runner, made.costs
+        self._closed, self._gate = False, threading.Lock()
         self._made_learning: LearningService | None = None
         self._made_working: WorkingPorts | None = None
         self._summarizer: Summarizer = self._record
@@ -224,28 +180,13 @@ class ReMe(
         if use_agentic_mode:
             self.set_summarizer(AgenticSummarizer(language=language, use_reviser=use_reviser))
             self.set_retriever(AgenticRetriever(language=language))
-        elif self._ports.llm is not None:
+        elif ports.llm is not None:
             self.set_summarizer(SimpleSummarizer(language=language, use_reviser=use_reviser))
-        if self._ports.llm is not None:
+        if ports.llm is not None:
             _ = self._learning  # it does the jobs that earlier processes left
 
     sync = MakesSync(__init__)
     """`ReMe.sync(...)` takes the arguments of `ReMe` and makes a `SyncReMe`; `memory.sync()` wraps an open memory."""
-
-    def _keep_files(self, files: str | Path | Folders, counter: TokenCounter) -> None:
-        """Have files follow what is written to the store from here on (ConfigurationError)."""
-        from reme_core.files.keeper import FolderKeeper, FolderPorts, FollowedStore
-
-        ports = FolderPorts(
-            memory_space=self._memory_space,
-            store=self._ports.store,
-            resting_embedder=self._embedder,
-            clock=self._clock,
-            token_counter=counter,
-            start_waiting=lambda scope: self._work.start(scope),
-        )
-        self._files = FolderKeeper(files, ports)
-        self._ports = replace(self._ports, store=FollowedStore(ports.store, self._files))
 
     async def _looked_up(self, user_id: object, *, shared: object) -> Scope:
         """Return a scope whose memories are about to be asked for, after a person's edits of its files were taken."""
@@ -383,6 +324,6 @@ class ReMe(
                     ledger=TokenLedger(self._runtime.counter),
                     clock=self._clock,
                     held=HeldContexts(),
-                    web_tools=self._web_tools,
+                    web_tools=self._runtime.web_tools,
                 )
             return self._made_working

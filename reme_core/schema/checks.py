@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 from pydantic import AfterValidator, BaseModel, JsonValue, Strict, ValidationError
 
 from reme_core.errors import InvalidInputError
+from reme_core.schema.foreign import text_hint
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -262,7 +263,8 @@ def describe(
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)[:_PLACE]
         told = with_values and item["type"] not in {"value_error", "missing", "too_short", "too_long"}
         found = f" (found {shown(item['input'])})" if told else ""
-        lines.append(f"{what}{place}: {reason_of(item, form)}{found}")
+        hint = text_hint(item["input"]) if item["type"] == "string_type" else ""
+        lines.append(f"{what}{place}: {reason_of(item, form)}{found}{hint}")
     more = error.error_count() - _MOST
     return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")
 

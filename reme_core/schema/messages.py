@@ -24,6 +24,7 @@ from reme_core.schema.content_blocks import (
     media_references,
     pieces,
 )
+from reme_core.schema.foreign import message_hint
 from reme_core.schema.mapping import told_fields
 from reme_core.schema.scope import new_id
 from reme_core.schema.times import UtcTime, utc_now
@@ -229,8 +230,9 @@ def parse_messages(
     Raises:
         InvalidInputError: Naming the place (`messages[3].content`) and the reason; one bad message refuses all.
     """
-    if isinstance(items, (str, bytes, Mapping, Message)) or not isinstance(items, Iterable):
-        msg = f"messages: wanted a list of messages, found {kind_of(items)}"
+    hint = message_hint(items)
+    if hint or isinstance(items, (str, bytes, Mapping, Message)) or not isinstance(items, Iterable):
+        msg = f"messages: wanted a list of messages, found {kind_of(items)}{hint}"
         raise InvalidInputError(msg)
     if isinstance(items, (list, tuple)) and set(map(type, items)) == {Message}:  # a context, say: they may be thousands
         messages = tuple(items)
@@ -253,7 +255,8 @@ def _parse_one(item: object, index: int, now: Callable[[], datetime], new_id: Ca
     if isinstance(item, (tuple, list)) and len(item) == 2 and all(isinstance(part, str) for part in item):
         item = {"role": item[0], "content": item[1]}
     if not isinstance(item, Mapping):
-        msg = f"messages[{index}]: wanted a Message, a dictionary or a (role, text) pair, found {kind_of(item)}"
+        wanted = "wanted a Message, a dictionary or a (role, text) pair"
+        msg = f"messages[{index}]: {wanted}, found {kind_of(item)}{message_hint(item)}"
         raise InvalidInputError(msg)
     try:
         data = normalise_message(item)
@@ -264,9 +267,10 @@ def _parse_one(item: object, index: int, now: Callable[[], datetime], new_id: Ca
             data["message_id"] = new_id()
         message = Message.model_validate(data)
     except ValidationError as exc:
-        raise InvalidInputError(describe(exc, f"messages[{index}]", form=Message)) from exc
+        msg = describe(exc, f"messages[{index}]", form=Message) + message_hint(item)
+        raise InvalidInputError(msg) from exc
     except ValueError as exc:
-        msg = f"messages[{index}]: {exc}"
+        msg = f"messages[{index}]: {exc}{message_hint(item)}"
         raise InvalidInputError(msg) from exc
     if not timed:
         message.model_fields_set.discard("created_at")

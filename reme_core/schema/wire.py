@@ -116,6 +116,15 @@ def _part(part: object) -> object:
             return _openai_file(part["file"])
         case "input_file":
             return _openai_file(part)
+        case "tool_use":  # Anthropic's
+            call = {"call_id": part.get("id"), "name": part.get("name"), "arguments": part.get("input")}
+            return {"type": "tool_call", **call}
+        case "tool_result" if "tool_use_id" in part:
+            blocks = [block for block in _content(part.get("content")) if _is_text(block)]
+            is_error = part.get("is_error") or False
+            return {**_tool_result(blocks, part["tool_use_id"], None), "is_error": is_error}
+        case "text" if part.get("citations", ...) is None:
+            return {key: value for key, value in part.items() if key != "citations"}
         case kind if kind in _OUR_TYPES:
             return dict(part)
         case kind:

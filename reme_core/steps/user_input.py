@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from reme_core.errors import ConfigurationError, InvalidInputError, UnsupportedFilterError
 from reme_core.schema import Layer, MemoryType, Message, TrustClass, bounded_query, parse_time, read_zone, shown
 from reme_core.schema.checks import check_id, check_numbers, check_text, is_whole_64, kind_of
+from reme_core.schema.foreign import text_hint
 from reme_core.schema.memory_blocks import MAX_DESCRIPTION_CHARS, MAX_LIMIT_TOKENS, check_label
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def _checked(check: Callable[[A], B], value: A, name: str) -> B:
 def _string(value: object, name: str) -> str:
     if isinstance(value, str):
         return value
-    msg = f"{name}: wanted a string, found {kind_of(value)}"
+    msg = f"{name}: wanted a string, found {kind_of(value)}{text_hint(value)}"
     raise InvalidInputError(msg)
 
 

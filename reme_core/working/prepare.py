@@ -18,9 +18,10 @@ from reme_core.steps.message_lines import find_messages_by_id
 from reme_core.steps.web_results import mark_web
 from reme_core.text import Language
 from reme_core.working.fit import FittedContext, fit_messages
+from reme_core.working.late_results import tell_late_results
 from reme_core.working.messages_to_keep import ROOM, Asides, ContextCheck, ContextLimits, check_context
 from reme_core.working.ports import WorkingPorts, off_loop
-from reme_core.working.record import find_wholes, record, record_leaving, with_ids
+from reme_core.working.record import find_wholes, record, record_leaving, tell_recorded, with_ids
 from reme_core.working.summary.compact import Compacted, compact_memory
 from reme_core.working.summary.summary_fit import CompactRequest
 from reme_core.working.tool_results import (
@@ -80,10 +81,10 @@ async def pre_reasoning_hook(
 ) -> PreparedContext:
     """Return the context as it is while it fits, and otherwise one that does.
 
-    A tool result is cut when it is first seen, if it is very long. Once the threshold is passed, older results are cut
-    further; if that isn't enough, the oldest messages leave for a summary; what must stay is cut last. Everything that
-    is cut or leaves is on disk before this returns; if this raises, nothing has changed for the caller, and what was
-    written is found again and not written twice. A long context is looked through away from the event loop.
+    A tool result is cut when it is first seen, if it is very long, and told in words, if its call has left. Once the
+    threshold is passed, older results are cut further; then the oldest messages leave for a summary; what must stay is
+    cut last. Everything that is cut or leaves is on disk before this returns; if this raises, nothing has changed for
+    the caller, and what was written is found again and not written twice. A long context is looked through in a thread.
 
     Args:
         ports: What it stands on.
@@ -98,7 +99,7 @@ async def pre_reasoning_hook(
     begun, begun_at = time.perf_counter(), ports.clock.now()
     found = await off_loop(partial(_look_through, ports, request), len(request.messages))
     _check_room(found.check)
-    if found.check.is_over or found.has_long:
+    if found.check.is_over or found.is_untidy:
         if before is not None:
             await before(())
         request = replace(request, messages=await _with_stored_times(ports, scope, request.messages))
@@ -115,10 +116,10 @@ async def pre_reasoning_hook(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FoundContext:
-    """What a context is like: how full, whether a tool result is too long, and the references that it cites."""
+    """What a context is like: how full, whether a result is too long or has no call, and the references it cites."""
 
     check: ContextCheck
-    has_long: bool
+    is_untidy: bool
     cited: frozenset[str]
 
 
@@ -126,7 +127,8 @@ def _look_through(ports: WorkingPorts, request: ContextRequest) -> _FoundContext
     longest = request.limits.recent_bytes
     return _FoundContext(
         check=_check(ports, request),
-        has_long=any(has_over(message, longest) for message in request.messages),
+        is_untidy=any(has_over(message, longest) for message in request.messages)
+        or _differ(request.messages, tell_late_results(request.messages, request.summary)),
         cited=cited_references([request.summary]).union(*map(cited_at_a_glance, request.messages)),
     )
 
@@ -150,7 +152,9 @@ async def _with_stored_times(ports: WorkingPorts, scope: Scope, messages: Sequen
 async def _shortened(
     ports: WorkingPorts, scope: Scope, request: ContextRequest, before: BeforeChange | None
 ) -> PreparedContext:
-    arrived, references = await _cut_results(ports, scope, request, old=False)
+    cut, references = await _cut_results(ports, scope, request, old=False)
+    told = await tell_recorded(ports, scope, request.session_id, cut.messages, request.summary, request.asides)
+    arrived = replace(cut, messages=told)
     check = await _checked(ports, arrived)
     prepared = await _compact(ports, scope, arrived, before) if check.is_over else _unsummarised(arrived, check)
     return prepared.model_copy(update={"references": (*references, *prepared.references)})
@@ -203,7 +207,8 @@ async def _summarise(
     if problems and not request.extracts:
         return _unsummarised(request, check).model_copy(update={"problems": problems, "usage": usage})
     summary = request.summary if compacted is None else compacted.summary
-    left = replace(request, messages=check.to_keep, summary=summary)
+    told = await tell_recorded(ports, scope, request.session_id, check.to_keep, summary, request.asides)
+    left = replace(request, messages=told, summary=summary)
     kept, cut = await _fitted(ports, scope, left)
     final = await _checked(ports, replace(left, messages=kept))
     return PreparedContext(
@@ -272,7 +277,8 @@ async def _fitted(ports: WorkingPorts, scope: Scope, request: ContextRequest) ->
     fixed = check.tokens - ports.ledger.count_messages(said)
     _check_room(check, fixed=fixed)
     wholes = await find_wholes(ports, scope, request.session_id, said)
-    messages = [wholes[item.message_id].message if item.message_id in wholes else item for item in said]
+    whole = [wholes[item.message_id].message if item.message_id in wholes else item for item in said]
+    messages = tell_late_results(whole, request.summary)
     known = await known_offloads(ports.store, scope, request.session_id, messages, over_bytes=0)
     pointers = {name: whole.reference for name, whole in wholes.items() if whole.reference is not None}
     chars = sum(len(message.full_text) for message in messages)

@@ -26,6 +26,8 @@ from reme_core.schema import (
 from reme_core.schema.messages import ORIGINAL_ID, renamings
 from reme_core.steps.message_lines import find_messages_by_id
 from reme_core.text import is_cut_of
+from reme_core.working.late_results import tell_late_results, words_of
+from reme_core.working.messages_to_keep import Asides
 from reme_core.working.ports import WorkingPorts, off_loop
 from reme_core.working.summary.sections import is_shown_summary
 from reme_core.working.tool_results import cited_in, cited_references, known_rows, store_offloads
@@ -221,6 +223,8 @@ def _is_view(view: ContentBlock, whole: ContentBlock, names: set[str]) -> bool:
     match view, whole:
         case TextBlock(), TextBlock():
             return any(is_cut_of(view.text, whole.text, name) for name in cited_references([view.text]))
+        case TextBlock(), ToolResultBlock():
+            return _is_told(view.text, whole)
         case TextBlock(), ImageBlock() | FileBlock():
             return any(view.text.endswith(f" reload {name}]") for name in names) and "\n" not in view.text
         case ToolResultBlock(), ToolResultBlock():
@@ -234,10 +238,35 @@ def _is_view(view: ContentBlock, whole: ContentBlock, names: set[str]) -> bool:
             return False
 
 
+def _is_told(text: str, result: ToolResultBlock) -> bool:
+    """Tell whether a text is a late result told in words, whether the output was cut before, or the text after."""
+    words = words_of(result)
+    output = text.removeprefix(words)
+    if output != text and output == result.output:
+        return True
+    names = cited_references([text])
+    return any(
+        is_cut_of(text, words + result.output, name) or (output != text and is_cut_of(output, result.output, name))
+        for name in names
+    )
+
+
 def with_ids(messages: Sequence[Message], recorded: OffloadedContext) -> dict[str, str]:
     """Return under which id each message lies, by the id that it has in the context."""
     said = [message for message in messages if not is_shown_summary(message)]
     return {message.message_id: name for message, name in zip(said, recorded.message_ids, strict=True)}
+
+
+async def tell_recorded(
+    ports: WorkingPorts, scope: Scope, session_id: str, messages: Sequence[Message], summary: str, asides: Asides
+) -> Sequence[Message]:
+    """Tell late results in words; all up to the last of them is in the transcript before that, as it is."""
+    told = tell_late_results(messages, summary)
+    late = [place for place, message in enumerate(messages) if message is not told[place]]
+    if late:
+        said = [message for message in messages[: late[-1] + 1] if not asides.hold(message)]
+        await record(ports, scope, session_id, said)
+    return told
 
 
 SUMMARY_NAME = "summary"

@@ -20,6 +20,7 @@ from langgraph.types import Command
 from reme_core import Message, PreparedContext, ReMe
 from reme_core.schema import make_scope
 from reme_core.schema.plain import clean_text
+from reme_core.working.late_results import tell_late_results
 from reme_core.working.messages_to_keep import Asides, check_context
 from reme_core.working.ports import off_loop
 from reme_core.working.prepare import BeforeChange, ContextRequest, pre_reasoning_hook
@@ -101,22 +102,23 @@ class ContextCompactor:
     def _request(
         self, messages: Sequence[AnyMessage], forms: Sequence[Message | None], place: HookContext, counted: str
     ) -> ContextRequest:
-        summaries = [summary_text(message) for message in messages if part_of(message) == "summary"]
         return ContextRequest(
             session_id=place.session_id,
             messages=[form for form in forms if form is not None],
-            summary=clean_text(summaries[-1]) if summaries else "",
+            summary=clean_text(_shown_summary(messages)),
             system_prompt=counted,
             limits=self.limits,
             asides=_asides(messages, forms),
         )
 
     def _trimmed(self, context: ModelContext, counted: str) -> CompactedRequest | None:
-        """Leave out the oldest messages, calls with their results, of this request alone."""
+        """Leave out the oldest messages, calls with their results, and tell late results, in this request alone."""
         try:
             forms = self._read(context.messages)
+            said = [form for form in forms if form is not None]
+            told = tell_late_results(said, _shown_summary(context.messages))
             check = check_context(
-                [form for form in forms if form is not None],
+                told,
                 limits=self.limits,
                 ledger=self._memory.working.ledger,
                 system_prompt=counted,
@@ -125,11 +127,15 @@ class ContextCompactor:
         except Exception as exc:  # noqa: BLE001  # as above: then the model itself may say that it is too long
             _LOG.warning("the context was not trimmed: %s: %s", type(exc).__name__, exc)
             return None
-        kept = {id(form) for form in check.to_keep}
-        messages = [
-            message for message, form in zip(context.messages, forms, strict=True) if form is None or id(form) in kept
-        ]
-        return CompactedRequest(messages=messages, update=[]) if check.is_over else None
+        kept = {form.message_id: form for form in check.to_keep}
+        messages: list[AnyMessage] = []
+        for message, form in zip(context.messages, forms, strict=True):
+            shown = form if form is None else kept.get(form.message_id)
+            if shown is form:
+                messages.append(message)
+            elif shown is not None:
+                messages += _sent(shown)
+        return CompactedRequest(messages=messages, update=[]) if check.is_over or told != tuple(said) else None
 
     def _read(self, messages: Sequence[AnyMessage]) -> list[Message | None]:
         """Return messages in the core's form, and None for one that shows a summary."""
@@ -170,7 +176,7 @@ def _fitted(
         if form is not None and changed is not None and changed.content is form.content:
             sent.append(message)
         elif changed is not None:
-            views = cast("list[AnyMessage]", list(map(as_cut, to_langchain([changed]))))
+            views = _sent(changed)
             sent += views
             update += [view for view in views if message.id in in_thread]
         else:
@@ -188,6 +194,16 @@ def _fitted(
     if None in in_thread:  # outside a graph, which names them all: without ids, only all at once can be replaced
         update = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *sent]
     return CompactedRequest(messages=sent, update=update)
+
+
+def _shown_summary(messages: Sequence[AnyMessage]) -> str:
+    summaries = [summary_text(message) for message in messages if part_of(message) == "summary"]
+    return summaries[-1] if summaries else ""
+
+
+def _sent(view: Message) -> list[AnyMessage]:
+    """Return what is sent for a message that is shown otherwise than it was said."""
+    return cast("list[AnyMessage]", [as_cut(message, view) for message in to_langchain([view])])
 
 
 def _asides(messages: Sequence[AnyMessage], forms: Sequence[Message | None]) -> Asides:

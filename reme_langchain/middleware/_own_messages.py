@@ -19,6 +19,7 @@ Part: TypeAlias = Literal["recall", "summary"]
 M = TypeVar("M", bound=BaseMessage)
 
 _CUT: Final = "reme_cut"
+_TOLD: Final = "told"
 
 _SUMMARY_HEAD = (
     "Summary of the conversation so far. What it leaves out is kept: reload_context(handle) loads it again by the "
@@ -50,14 +51,20 @@ def shown_in(message: BaseMessage) -> frozenset[str]:
     return frozenset(item for item in shown if isinstance(item, str)) if isinstance(shown, list) else frozenset()
 
 
-def as_cut(message: M) -> M:
-    """Return a message with the note that it was shortened after it had been captured."""
-    return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, _CUT: True}})
+def as_cut(message: M, of: Message) -> M:
+    """Return what is sent in place of a message of ours, with the note that this was captured as it was said."""
+    note = _TOLD if of.role == "tool" and isinstance(message, HumanMessage) else True
+    return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, _CUT: note}})
 
 
 def is_cut(message: BaseMessage) -> bool:
     """Tell whether a message is what is left of one that was captured whole."""
-    return message.additional_kwargs.get(_CUT) is True
+    return message.additional_kwargs.get(_CUT) is True or is_told(message)
+
+
+def is_told(message: BaseMessage) -> bool:
+    """Tell whether a message tells in words what a tool returned: no user has said it."""
+    return message.additional_kwargs.get(_CUT) == _TOLD
 
 
 def without_note(message: M) -> M:
@@ -146,6 +153,6 @@ class ConvertedMessages:
 def _converted(message: BaseMessage, now: datetime) -> Message:
     # The memory knows a message again that was cut, and by nothing else that changed.
     [form] = from_langchain([without_note(message)])
-    form = form.model_copy(update={"created_at": now})
+    form = form.model_copy(update={"created_at": now, "role": "tool" if is_told(message) else form.role})
     form.model_fields_set.discard("created_at")  # nobody said when: said again at another time it is the same
     return form

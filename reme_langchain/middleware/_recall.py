@@ -16,7 +16,7 @@ from reme_core.schema import Hit, found_text
 from reme_core.schema.plain import clean_text, usable_id
 from reme_langchain._place import HookContext
 from reme_langchain._searching import in_words
-from reme_langchain.middleware._own_messages import our_message, said, shown_in
+from reme_langchain.middleware._own_messages import is_told, our_message, said, shown_in
 from reme_langchain.middleware._settings import Recall
 
 _LOG = logging.getLogger("reme")
@@ -85,6 +85,8 @@ def last_words(messages: Sequence[AnyMessage]) -> str:
     for message in reversed(said(messages)):
         if not isinstance(message, HumanMessage):
             break
+        if is_told(message):
+            continue
         words.append(message.text)
     return clean_text("\n".join(reversed(words)))[-_QUERY_CHARS:].strip()
 

@@ -14,7 +14,7 @@ import reme_core
 import reme_langchain
 from reme_core import errors
 from tests.docs.built_site import faults
-from tests.docs.doc_pages import ROOT, pages
+from tests.docs.doc_pages import ROOT, Example, examples_of, pages
 
 _SETTINGS = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 _IDENTIFIER = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
@@ -54,6 +54,34 @@ def _slugs(text: str, *, of_a_forge: bool) -> set[str]:
 def test_the_navigation_names_every_page_once() -> None:
     named = _named(_SETTINGS["nav"])
     assert sorted(named) == sorted(str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md"))
+
+
+def test_every_folder_of_pages_has_one_that_leads_to_the_others() -> None:
+    docs = ROOT / "docs"
+    folders = {page.parent for page in docs.rglob("*.md") if page.parent != docs}
+    assert [folder.name for folder in folders if not (folder / "index.md").is_file()] == []
+    api = (docs / "api" / "index.md").read_text(encoding="utf-8")
+    others = {page.name for page in (docs / "api").glob("*.md")} - {"index.md"}
+    assert set(re.findall(r"^\| \[.*\]\((.*\.md)\) \|", api, re.MULTILINE)) == others
+
+
+def test_every_page_whose_code_awaits_outside_a_function_says_how_it_is_run() -> None:
+    told = re.compile(r"ow to run the blocks\]\((guide|index)\.md\)|`await` may stand outside a function")
+    awaiting = [
+        page for page in (ROOT / "docs").rglob("*.md") if any(map(_awaits, examples_of(page.read_text("utf-8"))))
+    ]
+    assert len(awaiting) > 30
+    assert [str(page.relative_to(ROOT)) for page in awaiting if not told.search(page.read_text("utf-8"))] == []
+
+
+def _awaits(example: Example) -> bool:
+    if example.kind != "python":
+        return False
+    try:
+        compile(example.body, "example", "exec")
+    except SyntaxError:
+        return True
+    return False
 
 
 def test_every_link_to_a_place_on_a_page_holds_on_a_forge_and_in_the_site() -> None:

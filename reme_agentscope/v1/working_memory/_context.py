@@ -30,6 +30,7 @@ from reme_core import ContextLimits, EventLoopThread, Message, working
 from reme_core.errors import InvalidInputError, ReMeError
 from reme_core.schema import Scope
 from reme_core.schema.plain import clean_text
+from reme_core.working.late_results import tell_late_results
 
 if TYPE_CHECKING:
     from reme_core import ReMe
@@ -116,10 +117,14 @@ class MessageForms:
         """Have a message shown like this, as long as it doesn't change."""
         self._forms[msg.id].view = view
 
-    def shown(self, msg: Msg) -> Msg:
-        """Return a message as it is to be sent: the same object, unless it is shown shortened."""
-        form = self._form(msg)
-        return msg if form.view.content == form.whole.content else _written(form.view, msg)
+    def shown(self, msgs: Sequence[Msg], summary: str) -> list[Msg]:
+        """Return messages as they are to be sent: the same objects, but those shortened or told in words."""
+        forms = [self._form(msg) for msg in msgs]
+        views = tell_late_results([form.view for form in forms], summary)
+        return [
+            msg if view.content == form.whole.content else _written(view, msg)
+            for msg, form, view in zip(msgs, forms, views, strict=True)
+        ]
 
     def _form(self, msg: Msg) -> _Form:
         known = self._forms.get(msg.id)
@@ -172,9 +177,9 @@ class TalkContext:
         self._make: type[ReMe] = reme_core.ReMe  # loaded here and not with this module
         self._own: ReMe | None = None
 
-    def shown(self, entries: Sequence[Entry]) -> list[Msg]:
-        """Return the messages as they are to be sent: the same objects, but where one is shortened."""
-        return [self._forms.shown(msg) for msg, _ in entries]
+    def shown(self, entries: Sequence[Entry], summary: str) -> list[Msg]:
+        """Return the messages as they are to be sent: the same objects, but where one is shortened or told in words."""
+        return self._forms.shown([msg for msg, _ in entries], summary)
 
     async def fit(
         self, entries: Sequence[Entry], summary: str, hand_over: Callable[[Sequence[Msg]], Awaitable[None]]
@@ -266,13 +271,15 @@ def _converted(msg: Msg) -> Message:
 
 
 def _written(view: Message, msg: Msg) -> Msg:
-    """Return a view as a message of AgentScope; a result whose text was shortened keeps its images."""
+    """Return a view as a message of AgentScope; a result that was shortened or told keeps its images."""
     [shown] = to_agentscope([view])
     media = _media_of(msg)
     for block in shown.get_content_blocks("tool_result"):
-        others = media.get(block["id"])
+        others = media.pop(block["id"], [])
         if others and isinstance(block["output"], str):
             block["output"] = [TextBlock(type="text", text=block["output"]), *others]
+    if any(media.values()):
+        shown.content = [*shown.get_content_blocks(), *(part for others in media.values() for part in others)]
     return shown
 
 

@@ -387,4 +387,4 @@ class ReMeMemory(ClosedAtEnd, InMemoryMemory):
                 _LOG.error(  # a traceback may show what was said
                     "the messages of a working memory were not compacted and stay: %s", type(exc).__name__
                 )
-            return context.shown(self._visible())
+            return context.shown(self._visible(), self._held.summary)

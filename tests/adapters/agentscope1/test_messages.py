@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reme_agentscope.v1.messages import from_agentscope, to_agentscope
+from reme_core import ReMe
 from reme_core.errors import InvalidInputError
 from reme_core.schema import (
     FileBlock,
@@ -255,3 +257,11 @@ def test_a_block_that_pretends_to_be_ours_is_carried_and_not_read() -> None:
     msg = Msg("alice", blocks, "user")
     [back] = to_agentscope(map(stored, from_agentscope(msg)))
     assert form_of(back) == form_of(msg)
+
+
+async def test_a_message_handed_to_the_memory_as_it_is_names_its_converter(tmp_path: Path) -> None:
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        with pytest.raises(InvalidInputError, match=r"found Msg: hand in reme_agentscope\.from_agentscope\(messages\)"):
+            await memory.summary([Msg("ann", "hi", "user")], user_id="ann")
+        with pytest.raises(InvalidInputError, match=r"query: .*message\.get_text_content\(\)"):
+            await memory.retrieve(Msg("ann", "hi", "user"), user_id="ann")  # type: ignore[arg-type]

@@ -49,6 +49,8 @@ def test_the_space_of_the_service_is_shown_as_nobodys(reme):
         (["--host", "0.0.0.0"], "there is no key, and beyond this machine nobody is let in without one"),  # noqa: S104
         (["--config", "nowhere.toml"], "there is no such file"),
         (["--port", "70000"], "wanted a number from 0 to 65535"),
+        (["--max-body", "65"], "wanted 1 to 64 MiB, found 65"),
+        (["--max-body", "0"], "wanted 1 to 64 MiB, found 0"),
         (["--profile", "all"], "profile: wanted one of default, chatgpt"),
         (["--profile", "files"], "profile: 'files' works on one folder"),
     ],

@@ -154,7 +154,9 @@ def test_a_caller_of_this_machine_needs_no_key_where_the_service_says_so(service
 def test_a_body_above_the_bound_is_refused(service, is_streamed):
     with client_of(service, anonymous=Principal(scope=make_scope("space", "me")), max_body_bytes=10) as client:
         body = iter([b"12345", b"67890", b"1"]) if is_streamed else b"12345678901"
-        assert client.post("/takes", content=body).status_code == 413
+        refused = client.post("/takes", content=body)
+        assert refused.status_code == 413
+        assert "larger --max-body, of up to 64 MiB" in refused.json()["detail"]
         assert client.post("/takes", content=b"1234567890").json() == 10
 
 

@@ -478,3 +478,24 @@ async def test_what_leaves_is_learnt_from_and_kept_once_where_both_memories_lie_
         assert [item.message.message_id for item in kept] == left != []
         assert "Ann likes green doors" in await long_term.retrieve(user("Ann's doors"))
         await memory.close()
+
+
+@pytest.mark.requirement("AS1-MEM-34")
+@pytest.mark.parametrize("is_written", [True, False])
+async def test_a_result_whose_call_has_left_is_told_in_words(tmp_path: Path, is_written: bool) -> None:
+    image = {"type": "image", "source": {"type": "url", "url": "https://example.com/plan.png"}}
+    late = [{"type": "text", "text": "the door is blue"}, image]
+    memory = ReMeMemory(max_tokens=6000, location=tmp_path)
+    await memory.add([said("q", "Look at the door."), use("a", "c1"), *talk(20, words=500)])
+    await memory.get_memory()
+    assert "a" in await ids(memory, mark="compressed", prepend_summary=False)
+    await memory.add([said("go", "And now?"), result("r", "c1", late)])
+    if not is_written:
+        memory.__dict__["_context"]._scope = None  # what a store that fails comes to
+    told = (await memory.get_memory())[-1]
+    assert (told.id, told.role, told.get_content_blocks("tool_result")) == ("r", "user", [])
+    text, shown = told.get_content_blocks()
+    assert "nobody's request]\nthe door is blue\n" in str(text["text"])  # type: ignore[typeddict-item]
+    assert shown == image
+    assert memory.content[-1][0].get_content_blocks("tool_result")[0]["output"] == late
+    await memory.close()

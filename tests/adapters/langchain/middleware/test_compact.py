@@ -395,3 +395,36 @@ async def test_a_long_context_that_fits_is_handed_on_as_it_is(memory: ReMe) -> N
     assert fitted is not None
     kept = {id(message) for message in messages}
     assert sum(id(message) in kept for message in fitted.messages) >= len(fitted.messages) - 2
+
+
+@both_ways
+@pytest.mark.requirement("LC-MW-11")
+@pytest.mark.parametrize("is_written", [True, False])
+async def test_a_result_whose_call_has_left_is_told_in_words(
+    memory: ReMe, tmp_path: Path, way: str, is_written: bool
+) -> None:
+    model = ScriptedChat()
+    started = [HumanMessage("Run it.", id="q"), calling("run", call_id="c1"), HumanMessage("Meanwhile ...", id="m")]
+    late = ToolMessage("3 failed", tool_call_id="c1", name="run", id="r")
+    with ReMeMiddleware(memory, owner="ann", recall=None, compact=SMALL, tools=RELOAD) as middleware:
+        agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
+        await agent.aupdate_state(THREAD, {"messages": started})
+        for number in range(4):
+            await invoke(agent, way, f"question {number} " * 100, config=THREAD)
+        if not is_written:
+            lost = ReMe("space", tmp_path / "lost", llm=None, embedding=None)
+            await lost.close()
+            middleware._compaction._memory = lost  # type: ignore[union-attr]
+        await agent.aupdate_state(THREAD, {"messages": [late]})
+        for _ in range(2):
+            state = await invoke(agent, way, "so?", config=THREAD)
+            [told] = [message for message in model.asked[-1].messages if message.id == "r"]
+            assert isinstance(told, HumanMessage)
+            assert told.text.startswith("[late result of run: ")
+            assert told.text.endswith("\n3 failed")
+            assert pairs_are_whole(model.asked[-1].messages)
+        assert isinstance(state["messages"][-5], HumanMessage if is_written else ToolMessage)
+        assert middleware.drain()
+    page = await memory.find_messages(user_id="ann")
+    assert [item.message.result_ids for item in page.messages if item.message.message_id == "r"] == [("c1",)]
+    assert "late result" not in " ".join(item.message.full_text for item in page.messages)

@@ -67,7 +67,7 @@ async def test_an_image_handed_in_again_by_a_run_without_a_thread_is_not_kept_ag
             said = [HumanMessage([PARTS[0]], id="h"), AIMessage("seen", id="b")]
             for _ in range(2):
                 await create_agent(ScriptedChat(["ok"]), middleware=[middleware]).ainvoke({"messages": said})
-            assert middleware.drain(20)
+                assert middleware.drain(20)
         found = await memory.find_messages(user_id="ann")
     assert sum(bool(item.message.blob_references) for item in found.messages) == 1
 

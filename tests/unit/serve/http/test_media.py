@@ -34,3 +34,14 @@ def test_broken_bytes_and_unknown_references_are_the_callers_fault(client):
     for part, status in (({"data": "*"}, 422), ({"url": REF}, 404)):
         said = [{"role": "user", "content": [{"type": "image", **part}]}]
         assert client.post("/v1/summary", json={"messages": said}).status_code == status
+
+
+def test_an_image_above_the_bound_of_a_request_comes_in_where_that_is_raised(client, client_as):
+    large = PNG + bytes(7_000)
+    image = {"type": "image", "data": b64encode(large).decode(), "caption": "a red door"}
+    body = {"messages": [{"message_id": "m1", "role": "user", "content": [image]}]}
+    refused = client_as(max_body_bytes=8_000).post("/v1/summary", json=body)
+    assert refused.status_code == 413
+    assert "start the service with a larger --max-body" in refused.json()["detail"]
+    assert client.post("/v1/summary", json=body).status_code == 200
+    assert client.get(f"/v1/blobs/{blob_reference(large)}/data").content == large
