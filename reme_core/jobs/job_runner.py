@@ -66,6 +66,7 @@ class JobRunner:
         self._costs = CostBook(store, clock)
         # Outcomes that somebody in this process waits for, of jobs that somebody else in it has done.
         self._awaited: dict[str, JobOutcome | None] = {}
+        self._attempted: set[str] = set()  # by this object, now: how they end is told when they have ended
 
     def set_worker(self, kind: str, worker: Worker | None) -> None:
         """Say who works out the jobs of a kind; None: nobody does, and they wait."""
@@ -174,7 +175,11 @@ class JobRunner:
             if worker is None:  # taken away since the claim
                 await self._give_back(scope, job, owner)
                 return JobOutcome(job=job, failure=_nobody(job))
-            outcome = await self._attempt(scope, job, owner, worker)
+            self._attempted.add(job.job_id)
+            try:
+                outcome = await self._attempt(scope, job, owner, worker)
+            finally:
+                self._attempted.discard(job.job_id)
         if job.job_id in self._awaited and not outcome.is_lost:
             self._awaited[job.job_id] = outcome
         # After that: whoever waits for the job finds it settled meanwhile, and is to be told how it ended.
@@ -314,6 +319,8 @@ class JobRunner:
             told, now = self._awaited.get(job.job_id), there.get(job.job_id)
             if told is not None:
                 outcomes.append(told)
+            elif job.job_id in self._attempted:
+                continue  # settled in the store, perhaps, and about to be told
             elif now is None:
                 outcomes.append(await self._done_before(scope, job))
             elif now.state is JobState.PENDING and not now.attempts and now.due_at > self._clock.now():

@@ -13,6 +13,7 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, Checkpoint
 
 from reme_core import SqlConnection
 from reme_core.schema import Scope
+from reme_core.schema.blobs import LONG_BASE64
 from reme_langchain.saver._message_blobs import (
     BlobReader,
     Blobs,
@@ -137,7 +138,8 @@ def put_row(connection: SqlConnection, known: KnownDigests, row: PutRow, codec: 
     for channel, entry in entries.items():
         if entry is not None and stays(entry):
             known.entries.note((thread, row.place.ns, channel, row.versions[channel]), entry)
-    _put_checkpoint(connection, known, thread, row, ormsgpack.packb(entries))
+    metadata = _store_metadata(blobs, row.metadata, codec)
+    _put_checkpoint(connection, known, thread, row, (metadata, ormsgpack.packb(entries)))
     return frozenset()
 
 
@@ -163,9 +165,8 @@ def _kept_entries(
 
 
 def _new_entry(blobs: Blobs, slot: Slot, value: EncodedValue, codec: ValueCodec) -> Entry:
-    type_, data = _store_value(blobs, f"channel {slot[1]!r}", value, codec, slot)
-    entry = (int(value.form), type_, data)
-    return entry if value.form != ValueForm.WHOLE or len(data) <= _INLINE else kept_apart(blobs, entry)
+    entry = _store_value(blobs, f"channel {slot[1]!r}", value, codec, slot)
+    return entry if entry[0] != ValueForm.WHOLE or len(entry[2]) <= _INLINE else kept_apart(blobs, entry)
 
 
 # Bytes of a value that stands in the row of its checkpoint, at most. The rest of a row takes about 300, and what a row
@@ -173,13 +174,27 @@ def _new_entry(blobs: Blobs, slot: Slot, value: EncodedValue, codec: ValueCodec)
 _INLINE = 512
 
 
-def _store_value(blobs: Blobs, what: str, value: EncodedValue, codec: ValueCodec, slot: Slot | None) -> Typed:
-    """Write the messages of a value; return what stands for it in its row."""
-    return value.whole if value.row is None else ("", blobs.keep(what, value.row, codec, slot))
+def _store_value(blobs: Blobs, what: str, value: EncodedValue, codec: ValueCodec, slot: Slot | None) -> Entry:
+    """Write the messages of a value, or what was taken out of it; return what stands for it in its row."""
+    if value.row is not None:
+        return int(value.form), "", blobs.keep(what, value.row, codec, slot)
+    if value.payloads:
+        return int(ValueForm.PART), "", blobs.keep_sealed(value.whole, value.payloads)
+    return int(value.form), *value.whole
 
 
-def _put_checkpoint(connection: SqlConnection, known: KnownDigests, thread: int, row: PutRow, entries: bytes) -> None:
-    columns = (row.place.checkpoint_id, row.run, *row.body, row.metadata, entries)
+def _store_metadata(blobs: Blobs, metadata: str, codec: ValueCodec) -> str:
+    """Return metadata, or JSON of a manifest, which is no object as they are, where something is taken out of them."""
+    if len(metadata) < LONG_BASE64:
+        return metadata
+    sealed, payloads = codec.seal_apart(("json", metadata.encode()))
+    return compact_json(ormsgpack.unpackb(blobs.keep_sealed(sealed, payloads))) if payloads else metadata
+
+
+def _put_checkpoint(
+    connection: SqlConnection, known: KnownDigests, thread: int, row: PutRow, kept: tuple[str, bytes]
+) -> None:
+    columns = (row.place.checkpoint_id, row.run, *row.body, *kept)
     where = (thread, row.place.ns, row.checkpoint_id)
     newest = known.newest.get(where[:2]) or ""
     # One that is newer than the newest replaces none, so that nobody has to wait for whether it does.
@@ -210,11 +225,11 @@ def put_writes(
     thread = make_thread(connection, known, place.thread)
     blobs = Blobs(connection, thread, known)
     for row in rows:
-        type_, data = _store_value(blobs, f"the write to channel {row.channel!r}", row.value, codec, None)
+        entry = _store_value(blobs, f"the write to channel {row.channel!r}", row.value, codec, None)
         key = (thread, place.ns, place.checkpoint_id, task[0], row.idx)
         if row.idx < 0:  # of ordinary ones the first one stays
             connection.execute(_REMOVE_WRITE, key)
-        connection.execute(_INSERT_WRITE, (*key, task[1], row.channel, int(row.value.form), type_, data))
+        connection.execute(_INSERT_WRITE, (*key, task[1], row.channel, *entry))
 
 
 _REMOVE_WRITE = """DELETE FROM langgraph_writes
@@ -244,6 +259,7 @@ _ROW = (
 def list_rows(connection: SqlConnection, query: ListQuery) -> list[RowPlace]:
     """Return the places of checkpoints, newest first."""
     found: list[RowPlace] = []
+    reader = BlobReader(connection)
     thread = None if query.thread is None else find_thread(connection, query.thread)
     if query.limit == 0 or (query.thread is not None and thread is None):
         return found
@@ -263,7 +279,7 @@ def list_rows(connection: SqlConnection, query: ListQuery) -> list[RowPlace]:
         tuple(asked.values()),
     )
     for *place, metadata in rows:
-        if query.metadata and not _holds(json.loads(metadata), query.metadata):
+        if query.metadata and not _holds(json.loads(reader.metadata(metadata)), query.metadata):
             continue
         found.append(tuple(place))
         if len(found) == query.limit:
@@ -301,7 +317,7 @@ def _read(connection: SqlConnection, row: tuple[Any, ...], reader: BlobReader) -
         place=CheckpointKey(thread=name, ns=ns, checkpoint_id=checkpoint_id),
         parent=parent,
         body=(type_, body),
-        metadata=metadata,
+        metadata=reader.metadata(metadata),
         values={channel: raw(reader, *entry) for channel, entry in held.items() if entry is not None},
         writes=[(task, channel, raw(reader, *stored)) for task, channel, *stored in writes],
     )

@@ -20,6 +20,7 @@ import ormsgpack
 from reme_core import SqlConnection
 from reme_core.errors import CorruptDataError
 from reme_core.schema import Scope
+from reme_langchain.saver._payloads import APART, PAYLOAD, Payloads, keep_payload, whole
 from reme_langchain.saver._value_codec import MessageList, Typed, ValueCodec, ValueForm, digest_of
 
 FAN = 32
@@ -174,8 +175,9 @@ class Blobs:
             self.known.last.note((self.thread, slot), LastMessages(row, ids))
         return fold(ids, self.keep_chunk)
 
-    def keep_sealed(self, sealed: Typed) -> bytes:
-        """Write a value of one part, unless the thread holds it; return its manifest."""
+    def keep_sealed(self, sealed: Typed, payloads: Payloads) -> bytes:
+        """Write a value of one part, and what was taken out of it, unless the thread holds it; return its manifest."""
+        self.keep_payloads(payloads)
         digest = digest_of(sealed, self.known.key)
         known = self.known.ids.get((self.thread, digest))
         return ormsgpack.packb([[self.add(digest, *sealed) if known is None else known]])
@@ -186,7 +188,7 @@ class Blobs:
         new = [(digest, part) for digest, part in fresh.items() if self.known.ids.get((self.thread, digest)) is None]
         for _, part in new:
             codec.check(what, part)
-        rows = [(self.thread, digest, *codec.seal(part)) for digest, part in new]
+        rows = [(self.thread, digest, *self._sealed(part, codec)) for digest, part in new]
         self.connection.executemany(_ADD_MANY, rows)
         for digest, id_ in self.connection.execute(_HELD, (self.thread,)) if rows else ():
             self.known.ids.note((self.thread, digest), id_)
@@ -197,7 +199,19 @@ class Blobs:
         if known is not None:
             return known
         codec.check(what, part)
-        return self.add(digest, *codec.seal(part))
+        return self.add(digest, *self._sealed(part, codec))
+
+    def _sealed(self, part: Typed, codec: ValueCodec) -> Typed:
+        sealed, payloads = codec.seal_apart(part)
+        self.keep_payloads(payloads)
+        return sealed
+
+    def keep_payloads(self, payloads: Payloads) -> None:
+        """Write payloads to which values of the thread refer."""
+        for digest, payload in payloads:
+            if self.known.ids.get((self.thread, digest)) is None:
+                held = keep_payload(self.connection, self.thread, digest, payload)
+                self.add(digest, PAYLOAD, held)
 
     def keep_chunk(self, ids: Sequence[int]) -> int:
         """Write a chunk, unless the thread holds it; return its id."""
@@ -232,7 +246,12 @@ def stays(entry: Entry) -> bool:
 
 def kept_apart(blobs: Blobs, entry: Entry) -> Entry:
     """Write a value of one piece beside the messages."""
-    return int(ValueForm.PART), "", blobs.keep_sealed(entry[1:])
+    return int(ValueForm.PART), "", blobs.keep_sealed(entry[1:], ())
+
+
+def manifest_of(metadata: str) -> bytes:
+    """Return the manifest that stands for metadata."""
+    return ormsgpack.packb(json.loads(metadata))
 
 
 def fold(ids: list[int], keep_chunk: Callable[[Sequence[int]], int]) -> bytes:
@@ -306,6 +325,10 @@ class BlobReader:
         """
         return self._read(self.ids(manifest))
 
+    def metadata(self, stored: str) -> str:
+        """Return metadata, which are JSON of an object, or of the manifest under which they are kept apart."""
+        return stored if stored[:1] != "[" else self.parts(manifest_of(stored))[0][1].decode()
+
     def chunks(self, ids: list[int]) -> list[list[int]]:
         """Return the ids in chunks."""
         wanted = [id_ for id_ in ids if id_ not in self._chunks]
@@ -321,8 +344,8 @@ class BlobReader:
             wanted = [id_ for id_ in wanted if id_ not in self._rows]
         fresh: dict[int, Typed] = {}
         for query, group in self._queries(wanted):
-            for id_, type_, data in self._connection.execute(query, group):
-                fresh[id_] = (type_, data)
+            for id_, type_, data, thread in self._connection.execute(query, group).fetchall():
+                fresh[id_] = (type_, data) if type_ != APART else whole(self._connection, thread, data)
         self._rows |= fresh
         if self._known is not None and fresh:
             self._known.add(fresh)
@@ -352,10 +375,10 @@ class BlobReader:
 
 _FIND = "SELECT id FROM langgraph_blobs WHERE thread = ? AND digest = ?"
 _MARKS = ", ".join("?" * _BATCH)
-_PARTS = f"SELECT id, type, data FROM langgraph_blobs WHERE id IN ({_MARKS})"  # noqa: S608  # marks only
+_PARTS = f"SELECT id, type, data, thread FROM langgraph_blobs WHERE id IN ({_MARKS})"  # noqa: S608  # marks only
 
 
-_ALL_PARTS = "SELECT id, type, data FROM langgraph_blobs WHERE id IN (SELECT value FROM json_each(?))"
+_ALL_PARTS = "SELECT id, type, data, thread FROM langgraph_blobs WHERE id IN (SELECT value FROM json_each(?))"
 
 
 def _groups(items: Sequence[object], filler: object) -> Iterator[tuple[object, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -13,7 +13,8 @@ import ormsgpack
 
 from reme_core import SqlConnection
 from reme_core.errors import InvalidInputError
-from reme_langchain.saver._message_blobs import BlobReader, Blobs, Entry, KnownDigests, load_entries
+from reme_langchain.saver._message_blobs import BlobReader, Blobs, Entry, KnownDigests, load_entries, manifest_of
+from reme_langchain.saver._payloads import APART, PAYLOAD, cuts_of, find_payload, hand_on
 from reme_langchain.saver._saver_tables import HISTORY, find_thread, hold_owner, lock_threads, make_thread, note_removal
 from reme_langchain.saver._value_codec import ValueForm
 
@@ -40,6 +41,9 @@ class _Row:
 
 def delete_thread(connection: SqlConnection, name: str) -> None:
     """Remove all of a thread, also what waits for a history sink."""
+    thread = find_thread(connection, name, locked=True)
+    if thread is not None:
+        hand_on(connection, thread)
     connection.execute(
         "DELETE FROM langchain_journal WHERE name = ? AND queue = ? AND payload IS NOT NULL", (HISTORY, name)
     )
@@ -102,9 +106,10 @@ def _rows(connection: SqlConnection, thread: int) -> list[_Row]:
         "SELECT ns, checkpoint_id, parent, entries, metadata, hidden FROM langgraph_checkpoints WHERE thread = ?",
         (thread,),
     )
+    reader = BlobReader(connection)
     return [
-        _Row(ns, checkpoint_id, parent, load_entries(entries), metadata, bool(hidden))
-        for ns, checkpoint_id, parent, entries, metadata, hidden in found
+        _Row(ns, checkpoint_id, parent, load_entries(entries), reader.metadata(metadata), bool(hidden))
+        for ns, checkpoint_id, parent, entries, metadata, hidden in found.fetchall()
     ]
 
 
@@ -156,28 +161,49 @@ def sweep(connection: SqlConnection, thread: int) -> None:
     """Remove the messages of a thread, and values kept as they are, that nothing holds."""
     reader = BlobReader(connection)
     held: set[int] = set()
-    for (entries,) in connection.execute("SELECT entries FROM langgraph_checkpoints WHERE thread = ?", (thread,)):
+    for entries, metadata in connection.execute(_HOLDING, (thread,)):
         for entry in load_entries(entries).values():
             if entry is not None and entry[0] != ValueForm.WHOLE:
                 reader.mark(entry[2], held)
+        if metadata is not None:
+            reader.mark(manifest_of(metadata), held)
     for (manifest,) in connection.execute(_MANIFESTS, (thread,)):
         reader.mark(manifest, held)
-    kept = connection.execute("SELECT id FROM langgraph_blobs WHERE thread = ?", (thread,)).fetchall()
-    free = [row for row in kept if row[0] not in held]
-    connection.executemany("DELETE FROM langgraph_blobs WHERE id = ?", free)
+    kept = connection.execute("SELECT id, type, digest FROM langgraph_blobs WHERE thread = ?", (thread,)).fetchall()
+    if any(type_ == PAYLOAD for _, type_, _ in kept):
+        wanted = set(_wanted(connection, thread, held))
+        held.update(id_ for id_, type_, digest in kept if type_ == PAYLOAD and digest in wanted)
+        hand_on(connection, thread, wanted)
+    connection.executemany("DELETE FROM langgraph_blobs WHERE id = ?", [(id_,) for id_, *_ in kept if id_ not in held])
     note_removal(connection, thread)
 
 
+def _wanted(connection: SqlConnection, thread: int, held: Set[int]) -> Iterator[bytes]:
+    """Yield the payloads to which values that are held refer, or messages that wait for a history sink."""
+    for id_, data in connection.execute(_LEFT, (thread, APART)).fetchall():
+        if id_ in held:
+            yield from cuts_of(data)
+    for (payload,) in connection.execute(_WAITING, (HISTORY, thread)).fetchall():
+        _, type_, data = ormsgpack.unpackb(payload)
+        if type_ == APART:
+            yield from cuts_of(data)
+
+
+_HOLDING = """SELECT entries, CASE WHEN metadata LIKE '[%' THEN metadata END
+    FROM langgraph_checkpoints WHERE thread = ?"""
 _MANIFESTS = f"SELECT data FROM langgraph_writes WHERE thread = ? AND form <> {int(ValueForm.WHOLE)}"  # noqa: S608
+_LEFT = "SELECT id, data FROM langgraph_blobs WHERE thread = ? AND type = ?"
+_WAITING = """SELECT payload FROM langchain_journal
+    WHERE name = ? AND queue = (SELECT name FROM langgraph_threads WHERE id = ?) AND payload IS NOT NULL"""
 
 
 def _forget_if_empty(connection: SqlConnection, thread: int) -> None:
-    connection.execute(
-        "DELETE FROM langgraph_threads WHERE id = ? "
-        "AND NOT EXISTS (SELECT 1 FROM langgraph_checkpoints WHERE thread = ?) "
-        "AND NOT EXISTS (SELECT 1 FROM langgraph_writes WHERE thread = ?)",
-        (thread, thread, thread),
+    left = (
+        "SELECT 1 FROM langgraph_checkpoints WHERE thread = ? UNION ALL SELECT 1 FROM langgraph_writes WHERE thread = ?"
     )
+    if connection.execute(left, (thread, thread)).fetchone() is None:
+        hand_on(connection, thread)  # what waits for a history sink goes as well
+        connection.execute("DELETE FROM langgraph_threads WHERE id = ?", (thread,))
 
 
 def copy_thread(connection: SqlConnection, known: KnownDigests, source: str, target: str) -> None:
@@ -222,6 +248,8 @@ def _copy_blobs(connection: SqlConnection, old: int, blobs: Blobs) -> Callable[[
             inner = ormsgpack.packb([ids[part] for part in ormsgpack.unpackb(data)])
             chunk_digest = blake2b(inner, digest_size=16, key=blobs.known.key, person=b"chunk").digest()
             ids[id_] = blobs.add(chunk_digest, None, inner)
+        elif type_ == PAYLOAD:
+            blobs.keep_payloads([(digest, data or find_payload(connection, old, digest))])
         else:
             ids[id_] = blobs.add(digest, type_, data)
 
@@ -252,13 +280,14 @@ def _copy_checkpoints(connection: SqlConnection, old: int, new: int, manifest: C
         "WHERE thread = ?",
         (old,),
     ).fetchall()
-    for *row, entries in rows:
+    for *row, metadata, entries in rows:
         moved = {
             channel: entry and (*entry[:2], manifest(entry[0], entry[2]))
             for channel, entry in load_entries(entries).items()
         }
+        told = json.dumps(ormsgpack.unpackb(manifest(1, manifest_of(metadata)))) if metadata[:1] == "[" else metadata
         connection.execute(
             "INSERT INTO langgraph_checkpoints (thread, ns, checkpoint_id, parent, run, hidden, type, body, metadata, "
             "entries) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (new, *row, ormsgpack.packb(moved)),
+            (new, *row, told, ormsgpack.packb(moved)),
         )

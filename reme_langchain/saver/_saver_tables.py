@@ -11,6 +11,7 @@ from reme_core.errors import SchemaVersionError
 from reme_core.schema import Scope
 from reme_langchain.saver._former_tables import begin_move, finish_move
 from reme_langchain.saver._message_blobs import KnownDigests
+from reme_langchain.saver._payloads import PAYLOAD
 
 # Of the tables. 3 had a table of values, to which checkpoints referred; 2 a number for each checkpoint as well; 1 more
 # indexes besides, and deflated nothing.
@@ -52,7 +53,8 @@ _TABLES = (
         data BLOB NOT NULL,
         PRIMARY KEY (thread, ns, checkpoint_id, task_id, idx)
     ) WITHOUT ROWID""",
-    # Messages, long values, and chunks of lists of messages (their type is NULL). `offered`: the history sink gets it.
+    # Messages, long values, payloads, and chunks of lists of messages (their type is NULL). `offered`: the history sink
+    # gets it.
     """CREATE TABLE IF NOT EXISTS langgraph_blobs (
         id INTEGER PRIMARY KEY,
         thread INTEGER NOT NULL,
@@ -62,6 +64,7 @@ _TABLES = (
         offered INTEGER NOT NULL DEFAULT 0,
         UNIQUE (thread, digest)
     )""",
+    f"CREATE INDEX IF NOT EXISTS langgraph_payloads ON langgraph_blobs (digest) WHERE type = '{PAYLOAD}'",
     # Messages that wait for the history sink, of a thread (queue) in the order of their places; payload: NULL once the
     # sink has them; holder: who hands them over, held: until. An earlier release had other uses for this table.
     """CREATE TABLE IF NOT EXISTS langchain_journal (
@@ -74,6 +77,9 @@ _TABLES = (
     # What an erasure counts beside the threads themselves.
     """CREATE VIEW IF NOT EXISTS langgraph_thread_checkpoints AS
         SELECT erased_with FROM langgraph_threads JOIN langgraph_checkpoints ON thread = langgraph_threads.id""",
+    f"""CREATE VIEW IF NOT EXISTS langgraph_thread_bytes AS
+        SELECT erased_with FROM langgraph_threads JOIN langgraph_blobs ON thread = langgraph_threads.id
+        WHERE type = '{PAYLOAD}' AND length(data) > 0""",  # noqa: S608  # ours
     # Whoever removes a thread removes all of it; those that remember rows see the counter: `KnownDigests`.
     """CREATE TRIGGER IF NOT EXISTS langgraph_thread_ends AFTER DELETE ON langgraph_threads BEGIN
         DELETE FROM langgraph_checkpoints WHERE thread = OLD.id;

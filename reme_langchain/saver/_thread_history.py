@@ -27,8 +27,9 @@ from reme_core.schema.plain import usable_id
 from reme_langchain.messages import from_langchain, untimed
 from reme_langchain.saver._checkpoint_rows import PutRow, put_row
 from reme_langchain.saver._message_blobs import KnownDigests
+from reme_langchain.saver._payloads import APART, whole
 from reme_langchain.saver._saver_file import SaverFile
-from reme_langchain.saver._saver_tables import HISTORY, make_thread
+from reme_langchain.saver._saver_tables import HISTORY, find_thread, make_thread
 from reme_langchain.saver._value_codec import Typed, ValueCodec, digest_of
 
 T = TypeVar("T")
@@ -56,10 +57,13 @@ def claim(
     now: float,
     until: float,
     is_gone: Callable[[str], bool],
-) -> list[tuple[int, bytes]] | None:
-    """Return place and payload of what waits of a thread, in order, held from now on; None while others hold some.
+) -> list[tuple[int, str, Typed]] | None:
+    """Return what waits of a thread, in order, held from now on; None while others hold some.
 
     Times are seconds since 1970. What is held by those who have certainly ended counts as free.
+
+    Returns:
+        Of each message the place, the checkpoint that brought it, and what is stored of it.
     """
     found = connection.execute(
         f"SELECT DISTINCT holder FROM langchain_journal WHERE {_WAITING} AND held > ?",  # noqa: S608  # ours
@@ -71,10 +75,16 @@ def claim(
         f"UPDATE langchain_journal SET holder = ?, held = ? WHERE {_WAITING}",  # noqa: S608  # ours
         (holder, until, HISTORY, thread),
     )
-    return connection.execute(
+    rows = connection.execute(
         f"SELECT place, payload FROM langchain_journal WHERE {_WAITING} ORDER BY place",  # noqa: S608  # ours
         (HISTORY, thread),
     ).fetchall()
+    number = find_thread(connection, thread) or 0  # what waits goes with its thread
+    unpacked = [(place, *ormsgpack.unpackb(payload)) for place, payload in rows]
+    return [
+        (place, checkpoint_id, (type_, data) if type_ != APART else whole(connection, number, data))
+        for place, checkpoint_id, type_, data in unpacked
+    ]
 
 
 def release(connection: SqlConnection, _: KnownDigests, *, thread: str, holder: str) -> None:
@@ -249,8 +259,8 @@ class History:
             await self._file.awrite(partial(release, thread=thread, holder=self._holder), thread)
             raise
 
-    async def _claimed(self, thread: str) -> list[tuple[int, str, str, bytes]]:
-        """Return place, checkpoint, type and data of what waits of a thread."""
+    async def _claimed(self, thread: str) -> list[tuple[int, str, Typed]]:
+        """Return what `claim` does, once nobody else holds it."""
         rows = None
         while rows is None:
             now = self._file.memory.clock.now().timestamp()
@@ -258,13 +268,11 @@ class History:
             rows = await self._file.awrite(take, thread)
             if rows is None:
                 await asyncio.sleep(_LOOK_AGAIN_S)
-        return [(place, *ormsgpack.unpackb(payload)) for place, payload in rows]
+        return rows
 
-    async def _hand_over_all(
-        self, thread: str, checkpoint_id: str, brought: Sequence[tuple[int, str, str, bytes]]
-    ) -> None:
+    async def _hand_over_all(self, thread: str, checkpoint_id: str, brought: Sequence[tuple[int, str, Typed]]) -> None:
         """Hand over all that a checkpoint brought."""
-        messages = [self._rebuilt((type_, data)) for _, _, type_, data in brought]
+        messages = [self._rebuilt(stored) for _, _, stored in brought]
         call = partial(self._sink, thread, checkpoint_id, messages)
         is_async = isinstance(self._sink, MemoryHistory) or iscoroutinefunction(self._sink)
         answer = call() if is_async else await asyncio.to_thread(call)  # a plain function may block
@@ -298,5 +306,5 @@ def _new_messages(
                 (thread, digest),
             )
             if changed.rowcount:
-                entries.append((digest.hex(), ormsgpack.packb([row.checkpoint_id, *codec.seal(part)])))
+                entries.append((digest.hex(), ormsgpack.packb([row.checkpoint_id, *codec.seal_apart(part)[0]])))
     return entries

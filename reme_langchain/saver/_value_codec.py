@@ -26,6 +26,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from reme_core.errors import ConfigurationError
 from reme_core.schema import shown
 from reme_langchain.saver._deflate import MSGPACK, deflated, inflated, inflated_all
+from reme_langchain.saver._payloads import APART, Payloads, take_out
 
 TypeName = tuple[str, str]
 Allowed: TypeAlias = type | ModuleType | TypeName
@@ -207,11 +208,12 @@ class MessageList:
 
 @dataclass(frozen=True, slots=True)
 class EncodedValue:
-    """A value ready to be written: `whole` (sealed), or a `row` for the forms made of messages."""
+    """A value ready to be written: `whole` (sealed) and what was taken out, or a `row` for the forms of messages."""
 
     form: ValueForm
     whole: Typed = _NOTHING
     row: MessageList | None = None
+    payloads: Payloads = ()
 
 
 class ValueCodec:
@@ -240,21 +242,28 @@ class ValueCodec:
             ValueError: The serialiser refuses it with one; `what` is named.
         """
         if type(value) in _PLAIN:  # a look at the type takes a tenth of asking an abstract class
-            return EncodedValue(ValueForm.WHOLE, whole=self.encode_whole(what, value))
+            return self._encoded_whole(what, value)
         if isinstance(value, BaseMessage):
             return EncodedValue(ValueForm.PART, row=self._row(what, [value]))
         if isinstance(value, _DeltaSnapshot) and _is_messages(value.value):
             return EncodedValue(ValueForm.SNAPSHOT, row=self._row(what, value.value))
         if _is_messages(value):
             return EncodedValue(ValueForm.MESSAGES, row=self._row(what, value))
-        return EncodedValue(ValueForm.WHOLE, whole=self.encode_whole(what, value))
+        return self._encoded_whole(what, value)
 
     def encode_whole(self, what: str, value: object) -> Typed:
         """Serialise a value, whatever it is, in one piece; see `encode`."""
+        return self.seal(self._checked(what, value))
+
+    def _encoded_whole(self, what: str, value: object) -> EncodedValue:
+        sealed, payloads = self.seal_apart(self._checked(what, value))
+        return EncodedValue(ValueForm.WHOLE, whole=sealed, payloads=payloads)
+
+    def _checked(self, what: str, value: object) -> Typed:
         plain = self._dump(what, value)
         if type(value) not in _SCALARS:
             self.check(what, plain)
-        return self.seal(plain)
+        return plain
 
     def check(self, what: str, plain: Typed) -> None:
         """Refuse what would not be rebuilt (TypeError, naming `what`)."""
@@ -272,6 +281,14 @@ class ValueCodec:
         type_, data = plain
         name, sealed = self._cipher.encrypt(data)
         return f"{type_}+{name}", sealed
+
+    def seal_apart(self, plain: Typed) -> tuple[Typed, Payloads]:
+        """Seal a value without its payloads, and return these; of what is encrypted, nothing is taken out."""
+        taken = None if self._cipher is not None else take_out(*plain)
+        if taken is None:
+            return self.seal(plain), ()
+        rest, cuts, payloads = taken
+        return (APART, ormsgpack.packb([*self.seal((plain[0], rest)), cuts])), payloads
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -14,14 +14,14 @@ from reme_core import ReMe
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
 from tests.support import evolve_child
 from tests.support.new_processes import NEW_PROCESSES
-from tests.support.summary_child import SPACE, USER, places_to_kill
+from tests.support.summary_child import SPACE, USER, Place, places_to_kill
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
 ]
 
 
-def evolve_in_child(folder: Path, kill_at: int | None) -> list[str]:
+def evolve_in_child(folder: Path, kill_at: Place | None) -> list[str]:
     """Return the points passed; none if the process was killed."""
     receiver, sender = NEW_PROCESSES.Pipe(duplex=False)
     child = NEW_PROCESSES.Process(target=evolve_child.run, args=(folder, kill_at, sender))
@@ -76,10 +76,12 @@ def test_a_consolidation_killed_between_any_two_steps_is_not_begun_or_done(tmp_p
     assert {point.split(" ", 1)[1] for point in points} == {
         "read memories", "search", "asking", "book the cost", "write",
     }  # fmt: skip
-    written = points.index("after write") + 1
-    for place in places_to_kill(points, every=True) if every else (written - 1, written):
-        folder = fresh(f"killed-{place}")
+    places = places_to_kill(points, every=True)
+    written = places.index(("after write", 1))
+    for number in range(len(places)) if every else (written - 1, written):
+        place = places[number]
+        folder = fresh("killed")
         assert evolve_in_child(folder, place) == []
-        assert asyncio.run(held(folder)) == (whole if place >= written else untouched), points[place - 1]
+        assert asyncio.run(held(folder)) == (whole if number >= written else untouched), place
         assert asyncio.run(held(folder, evolve=True)) == whole
         shutil.rmtree(folder)

@@ -14,7 +14,7 @@ from reme_core.testing import HashedEmbedder
 from tests.support import task_child
 from tests.support.lesson_model import TASK_NAME, LessonModel
 from tests.support.new_processes import NEW_PROCESSES
-from tests.support.summary_child import SPACE, USER
+from tests.support.summary_child import SPACE, USER, Place, places_to_kill
 
 FAULT_POINTS = {"append", "put vectors", "claim", "read blocks", "asking", "write and end"}
 
@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 
-def learn_in_child(folder: Path, kill_at: int | None) -> list[str]:
+def learn_in_child(folder: Path, kill_at: Place | None) -> list[str]:
     """Return the points passed; none if the process was killed."""
     receiver, sender = NEW_PROCESSES.Pipe(duplex=False)
     child = NEW_PROCESSES.Process(target=task_child.run, args=(folder, kill_at, sender))
@@ -58,10 +58,10 @@ def test_learning_killed_between_any_two_steps_is_finished_at_the_next_start(tmp
     assert {point.split(" ", 1)[1] for point in points} == FAULT_POINTS
     whole = asyncio.run(after_the_next_start(tmp_path / "whole"))
     assert (len(whole["memories"]), whole["messages"], whole["blocks"], whole["jobs"]) == (3, 6, 2, 0)
-    for place, point in enumerate(points, 1):
-        folder = tmp_path / f"killed-{place}"
+    for number, place in enumerate(places_to_kill(points, every=True), 1):
+        folder = tmp_path / f"killed-{number}"
         assert learn_in_child(folder, place) == []
-        held = asyncio.run(after_the_next_start(folder, hand_in=place <= points.index("before append") + 1))
-        assert held == whole, f"killed {point}, step {place}"
-        if place % 3 == 0:  # whoever doesn't know how far it got hands everything in again
+        held = asyncio.run(after_the_next_start(folder, hand_in=number <= points.index("before append") + 1))
+        assert held == whole, f"killed {place}"
+        if number % 3 == 0:  # whoever doesn't know how far it got hands everything in again
             assert asyncio.run(after_the_next_start(folder, hand_in=True)) == whole

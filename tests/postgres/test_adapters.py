@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import threading
 from collections.abc import AsyncIterator, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,13 @@ from reme_core.stores.copying.copy_store import copy_store
 from reme_core.stores.copying.stores_as_rows import Chosen, StoreRows
 from reme_core.stores.postgres.adapter_tables import OF_SCOPE, OF_SPACE
 from reme_langchain import ReMeByteStore, ReMeSaver, ReMeStore
-from reme_langchain.saver._message_blobs import KnownDigests
+from reme_langchain.saver._message_blobs import Blobs, KnownDigests
+from reme_langchain.saver._payloads import find_payload
 from reme_langchain.saver._remove_and_copy import copy_thread
+from reme_langchain.saver._saver_tables import make_thread
 from tests.adapters.langchain import test_kv
+from tests.adapters.langchain.saver.test_payloads import PHOTO, kept, of_user, shown
+from tests.adapters.langchain.saver.test_safety import put
 from tests.adapters.langchain.test_erasing import Login, at, graph
 from tests.adapters.langchain.test_kv import store as store  # the fixture
 from tests.adapters.openai_agents import test_session
@@ -255,3 +260,35 @@ async def test_a_thread_that_is_copied_while_its_user_is_erased_goes_with_the_us
     await copying
     left = "SELECT (SELECT count(*) FROM langgraph_threads), (SELECT count(*) FROM langgraph_checkpoints)"
     assert await memory.database.read(lambda c: c.execute(left).fetchone(), within="default") == (0, 0)
+
+
+@pytest.mark.postgres
+async def test_bytes_of_threads_go_with_the_user_and_are_counted(two: tuple[ReMe, ReMe]) -> None:
+    memory, other = two
+    saver = ReMeSaver(memory)
+    for thread, user in (("1", "ann"), ("2", "ann"), ("3", "ben")):
+        await asyncio.to_thread(put, saver, of_user(thread, user), messages=[shown()])
+    erased = await other.delete_all_memories(user_id="ann")
+    assert erased.adapter_rows["langgraph_thread_bytes"] == 1
+    assert await asyncio.to_thread(kept, saver) == [PHOTO]
+
+
+@pytest.mark.postgres
+async def test_bytes_outlive_their_thread_where_another_one_begins_to_refer_to_them(two: tuple[ReMe, ReMe]) -> None:
+    memory, other = two
+    await asyncio.to_thread(put, ReMeSaver(memory), of_user("1"), state={"raw": PHOTO})
+    ann, digest, referred = Scope(memory_space="default", user_id="ann"), sha256(PHOTO).digest(), threading.Event()
+
+    def refer(connection: SqlConnection) -> int:
+        known = KnownDigests(b"key")
+        thread = make_thread(connection, known, "2", ann)
+        Blobs(connection, thread, known).keep_payloads([(digest, PHOTO)])
+        referred.set()
+        waits_for_me(connection)
+        return thread
+
+    referring = asyncio.create_task(memory.database.write(refer, within=SpacePart("default", "langgraph thread 2")))
+    await asyncio.to_thread(referred.wait, 10)
+    await ReMeSaver(other).adelete_thread("1")
+    thread = await referring
+    assert await memory.database.read(lambda c: find_payload(c, thread, digest), within="default") == PHOTO

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from reme_langchain import ReMeSaver
-from tests.adapters.langchain.saver import test_graphs, test_rules, test_safety
+from tests.adapters.langchain.saver import test_graphs, test_payloads, test_rules, test_safety
 from tests.adapters.langchain.saver.test_rules import call as call  # the fixture
 
 pytestmark = pytest.mark.postgres
@@ -49,9 +49,18 @@ ABOUT_FILES = {
     "test_what_waits_for_the_sink_goes_with_its_thread",
     "test_a_history_of_nobody_is_refused_at_construction",
     "test_a_memory_as_history_has_what_a_checkpoint_brought_when_it_is_kept",
+    "test_an_image_in_two_threads_and_twenty_checkpoints_of_a_user_takes_its_own_size",
+    "test_bytes_go_with_the_user_and_are_counted",
+    "test_nothing_is_taken_out_of_what_is_encrypted",
+    "test_bytes_that_are_missing_are_told",
+    "test_threads_with_images_are_imported_from_a_saver",
+    # They have no store.
+    "test_what_is_taken_out_comes_back_byte_by_byte",
+    "test_what_is_no_long_base64_stays_where_it_is",
+    "test_base64_with_any_end_comes_back_as_it_was",
 }
 
-for module in (test_rules, test_graphs, test_safety):
+for module in (test_rules, test_graphs, test_safety, test_payloads):
     globals().update(
         {name: test for name, test in vars(module).items() if name.startswith("test_") and name not in ABOUT_FILES}
     )

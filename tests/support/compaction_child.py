@@ -16,7 +16,7 @@ from reme_core.ports import ChatRequest, ChatResult
 from reme_core.schema import PreparedContext
 from reme_core.stores import LocalStore
 from tests.support.rule_model import RuleModel
-from tests.support.summary_child import SteppedStore, Steps
+from tests.support.summary_child import Place, SteppedStore, Steps
 
 SPACE, USER, SESSION, WINDOW = "space", "alice", "talk", 4_000
 
@@ -79,7 +79,7 @@ async def prepare(memory: ReMe, messages: Sequence[Message]) -> PreparedContext:
     return await memory.pre_reasoning_hook(messages, user_id=USER, session_id=SESSION, max_input_length=WINDOW)
 
 
-def run(folder: Path, messages: Sequence[Message], kill_at: int | None, lines: Connection) -> None:
+def run(folder: Path, messages: Sequence[Message], kill_at: Place | None, lines: Connection) -> None:
     """Compact, and say which points were passed if nothing killed the process."""
     asyncio.run(_run(folder, messages, Steps(kill_at), lines))
 
@@ -89,6 +89,7 @@ async def _run(folder: Path, messages: Sequence[Message], steps: Steps, lines: C
     store: LocalStore = SteppedContextStore(folder / "memory.db")
     memory = ReMe(SPACE, folder, llm=SteppedModel(steps), embedding=None, vector_store=store)
     await prepare(memory, messages)
+    steps.end()
     lines.send(steps.passed)
     await memory.close(finish_jobs=False)
     await store.close()

@@ -13,7 +13,7 @@ from reme_core import ReMe
 from reme_core.ports import ChatRequest, ChatResult
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
 from tests.support.rule_model import shown
-from tests.support.summary_child import SPACE, USER, SteppedStore, Steps
+from tests.support.summary_child import SPACE, USER, Place, SteppedStore, Steps
 
 TOLD = ("Ann plays the cello", "Ann is a cellist in a quartet", "Ann has a cat, Tom", "Ann has a cat Tom", "Ann rows")
 JOINED = "Ann plays the cello; she is a cellist in a quartet"
@@ -46,7 +46,7 @@ def joins(request: ChatRequest) -> str:
     return json.dumps({"groups": groups, "contradictions": []})
 
 
-def run(folder: Path, kill_at: int | None, lines: Connection) -> None:
+def run(folder: Path, kill_at: Place | None, lines: Connection) -> None:
     """Consolidate, and say which points were passed if nothing killed the process."""
     asyncio.run(_run(folder, Steps(kill_at), lines))
 
@@ -57,5 +57,6 @@ async def _run(folder: Path, steps: Steps, lines: Connection) -> None:
     model = SteppedJoiner([joins])
     async with ReMe(SPACE, folder, llm=model, embedding=HashedEmbedder(16), vector_store=store) as memory:
         await memory.evolve(user_id=USER, dry_run=False)
+        steps.end()
         lines.send(steps.passed)
     await store.close()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from reme_core import ReMe, RetryPolicy
 from reme_core.ports import ChatRequest, ChatResult
@@ -20,18 +21,27 @@ T = TypeVar("T")
 
 SPACE, USER = "space", "alice"
 
+Place: TypeAlias = tuple[str, int]
+"""A point by its name and how often that has been passed with it, from 1: what runs beside other things comes in an
+order that differs from run to run, so that a number in the whole row would be another point."""
+
 
 class Steps:
     """Counts the points passed, by name, and ends the process at one of them, or stops it there."""
 
-    def __init__(self, kill_at: int | None, signal_there: signal.Signals = signal.SIGKILL) -> None:
+    def __init__(self, kill_at: Place | None, signal_there: signal.Signals = signal.SIGKILL) -> None:
         self.kill_at = kill_at
         self.signal_there = signal_there
         self.passed: list[str] = []
 
     def point(self, name: str) -> None:
         self.passed.append(name)
-        if len(self.passed) == self.kill_at:
+        if (name, self.passed.count(name)) == self.kill_at:
+            os.kill(os.getpid(), self.signal_there)
+
+    def end(self) -> None:
+        """Send the signal here, if its point has not come this time."""
+        if self.kill_at is not None and self.passed.count(self.kill_at[0]) < self.kill_at[1]:
             os.kill(os.getpid(), self.signal_there)
 
     async def around(self, name: str, work: Awaitable[T]) -> T:
@@ -41,9 +51,14 @@ class Steps:
         return result
 
 
-def places_to_kill(points: Sequence[str], *, every: bool) -> list[int]:
-    """Return the places, from 1, of points at which to end a process: of all, or of the first of each name."""
-    return list(range(1, len(points) + 1)) if every else [points.index(name) + 1 for name in dict.fromkeys(points)]
+def places_to_kill(points: Sequence[str], *, every: bool) -> list[Place]:
+    """Return the places at which to end a process: all of these points, or the first of each name."""
+    passed: Counter[str] = Counter()
+    places = []
+    for name in points:
+        passed[name] += 1
+        places.append((name, passed[name]))
+    return places if every else [(name, 1) for name in passed]
 
 
 _STEPPED = {
@@ -93,7 +108,7 @@ def store_of(folder: Path, kind: type[LocalStore], *, indexed: bool) -> LocalSto
     return IndexedStore(store, QdrantIndex(path=folder / "qdrant", dimension=16)) if indexed else store
 
 
-def run(folder: Path, said: list[Any], kill_at: int | None, agentic: bool, indexed: bool, lines: Connection) -> None:
+def run(folder: Path, said: list[Any], kill_at: Place | None, agentic: bool, indexed: bool, lines: Connection) -> None:
     """Summarise, and say which points were passed if nothing killed the process."""
     asyncio.run(_run(folder, said, Steps(kill_at), agentic=agentic, indexed=indexed, lines=lines))
 
@@ -110,11 +125,12 @@ async def _run(folder: Path, said: list[Any], steps: Steps, *, agentic: bool, in
         use_agentic_mode=agentic,
     ) as memory:
         await memory.summary(said, user_id=USER)
+        steps.end()
         lines.send(steps.passed)
     await store.close()
 
 
-def run_and_stop(folder: Path, said: list[Any], stop_at: int | None, hold_s: float, lines: Connection) -> None:
+def run_and_stop(folder: Path, said: list[Any], stop_at: Place | None, hold_s: float, lines: Connection) -> None:
     """Summarise, stop at a point until continued, and say which points were passed."""
     asyncio.run(_run_and_stop(folder, said, Steps(stop_at, signal.SIGSTOP), hold_s, lines))
 
@@ -131,5 +147,6 @@ async def _run_and_stop(folder: Path, said: list[Any], steps: Steps, hold_s: flo
         retry=RetryPolicy(hold_s=hold_s),
     ) as memory:
         await memory.summary(said, user_id=USER)
+        steps.end()
         lines.send(steps.passed)
     await store.close()

@@ -12,7 +12,7 @@ from reme_core import ReMe
 from reme_core.ports import ChatRequest, ChatResult
 from reme_core.testing import HashedEmbedder
 from tests.support.lesson_model import TASK_NAME, LessonModel, attempt
-from tests.support.summary_child import SPACE, USER, SteppedStore, Steps
+from tests.support.summary_child import SPACE, USER, Place, SteppedStore, Steps
 
 ATTEMPTS: list[dict[str, Any]] = [
     attempt("soup", "It was done and tasty.", 1.0, "first"),
@@ -43,7 +43,7 @@ class SteppedLessonModel(LessonModel):
         return await self.steps.around("asking", super().chat(request))
 
 
-def run(folder: Path, kill_at: int | None, lines: Connection) -> None:
+def run(folder: Path, kill_at: Place | None, lines: Connection) -> None:
     """Learn from the attempts, and say which points were passed if nothing killed the process."""
     asyncio.run(_run(folder, Steps(kill_at), lines))
 
@@ -55,5 +55,6 @@ async def _run(folder: Path, steps: Steps, lines: Connection) -> None:
         SPACE, folder, llm=SteppedLessonModel(steps), embedding=HashedEmbedder(16), vector_store=store
     ) as memory:
         await memory.summary_task(ATTEMPTS, user_id=USER, task_name=TASK_NAME)
+        steps.end()
         lines.send(steps.passed)
     await store.close()

@@ -16,7 +16,7 @@ from reme_core.testing import HashedEmbedder
 from tests.support import summary_child
 from tests.support.file_checks import problems_of_file
 from tests.support.rule_model import RuleModel
-from tests.support.summary_child import SPACE, USER
+from tests.support.summary_child import SPACE, USER, Place, places_to_kill
 
 SAID: list[Any] = [("user", "Alice lives in Bonn"), ("user", "Bea lives in Rome"), ("user", "Alice moved to Kiel")]
 HOLD_S = 0.3
@@ -37,7 +37,7 @@ async def finished_here(folder: Path) -> dict[str, Any]:
         return {"memories": told, "events": counts.events, "messages": counts.messages, "jobs": counts.jobs}
 
 
-def summarised_in_child(folder: Path, stop_at: int | None) -> list[str]:
+def summarised_in_child(folder: Path, stop_at: Place | None) -> list[str]:
     """Summarise in a process; if it is stopped, do its work here meanwhile. Return the points that it passed."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
@@ -61,10 +61,11 @@ def test_a_holder_that_was_stopped_and_continued_writes_nothing_a_second_time(tm
     points = summarised_in_child(tmp_path / "whole", None)
     whole = asyncio.run(finished_here(tmp_path / "whole"))
     assert (whole["messages"], whole["jobs"]) == (3, 0)
-    first, last = points.index("after claim") + 1, points.index("before write and end") + 1
+    first, last = points.index("after claim"), points.index("before write and end")
+    places = places_to_kill(points, every=True)
     for stop in range(stops):
         folder = tmp_path / f"stopped-{stop}"
-        stop_at = last - stop * (last - first) // (stops - 1)
+        stop_at = places[last - stop * (last - first) // (stops - 1)]
         passed = summarised_in_child(folder, stop_at)
-        assert asyncio.run(finished_here(folder)) == whole, f"stopped {points[stop_at - 1]}, then {passed[stop_at:]}"
+        assert asyncio.run(finished_here(folder)) == whole, f"stopped {stop_at}, passed {passed}"
         assert problems_of_file(folder / "memory.db") == []

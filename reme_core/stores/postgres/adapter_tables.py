@@ -77,6 +77,12 @@ _SESSIONS = (
 
 ADAPTER_TABLES = (*_CHECKPOINTS, *_BYTES, *_SESSIONS)
 
+COUNTED_BESIDE = {
+    "langgraph_thread_bytes": "SELECT 1 FROM langgraph_threads JOIN langgraph_blobs ON thread = langgraph_threads.id"
+    " WHERE erased_with = ? AND type = 'reme/bytes' AND length(data) > 0",
+}
+"""Rows that go with those of a scope, as the views of the same names in files tell of them."""
+
 OF_SPACE = (
     "langgraph_meta",
     "langgraph_threads",

@@ -11,6 +11,7 @@ from platform import node
 from typing import cast
 
 from reme_core.schema import Erased, Scope
+from reme_core.stores.postgres.adapter_tables import COUNTED_BESIDE
 from reme_core.stores.postgres.connection import PgConnection
 from reme_core.stores.postgres.tables import SCOPED
 from reme_core.stores.sql.bookkeeping import Layer, find_scope, forget_changes
@@ -75,7 +76,7 @@ def _erase_of_adapters(connection: SqlConnection, number: int) -> dict[str, int]
         " WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p', 'v') AND relname <> 'items'"
         " AND attname = 'erased_with' AND NOT attisdropped ORDER BY relkind = 'v' DESC, relname"
     ).fetchall()
-    counts = dict[str, int]()
+    counts = {name: connection.execute(query, (number,)).rowcount for name, query in COUNTED_BESIDE.items()}
     for name, is_view in rows:  # views first: they tell of rows that go with those of tables
         place = str(name).replace('"', '""')
         what = "SELECT 1 FROM" if is_view else "DELETE FROM"

@@ -216,6 +216,7 @@ async def test_a_value_that_stays_is_written_once_beside_the_checkpoints(tmp_pat
 
 
 _FORMER_TABLES = """
+    DROP VIEW langgraph_thread_bytes; DROP INDEX langgraph_payloads;
     DROP VIEW langgraph_thread_checkpoints; DROP TRIGGER langgraph_thread_ends; DROP INDEX langgraph_runs;
     CREATE TABLE langgraph_values (id INTEGER PRIMARY KEY, thread INTEGER NOT NULL, ns TEXT NOT NULL,
         channel TEXT NOT NULL, form INTEGER NOT NULL, type TEXT NOT NULL, data BLOB NOT NULL);
