@@ -29,7 +29,6 @@ SHOWN_FACT_CHARS = 900
 # Both calls of a session of twenty short messages take at most 3,000 tokens; 1,700 are instructions, schemas, fences:
 # the first figure is what messages, facts and memories share. A longer session shows what it takes beyond the second.
 _SESSION_TOKENS, _SHORT_TOKENS, _MOST_ROOM = 1300, 850, 750
-_NUMBER_TOKENS = 1  # a memory is named by a fact or two
 _FIGURES = re.compile(r"\s*\d{1,9}\s*")
 # More decisions than so many for each fact are no answer.
 _MOST_TIMES = 10
@@ -139,8 +138,11 @@ def nearest(near: Sequence[tuple[Fact, Sequence[NearMemory]]], room: int) -> lis
     ]
     facts, memories = set[int](), set[str]()
     for _, _, place, memory in sorted(pairs, key=lambda pair: pair[:3]):
-        cost = 0 if place in facts else estimate_tokens(_fact_line(near[place][0], place, (), UTC))
-        cost += 0 if memory.memory_id in memories else estimate_tokens(_memory_line(memory, 0, UTC)) + _NUMBER_TOKENS
+        fact, found = near[place]
+        # Two digits for each candidate: more than there is room for are never shown.
+        numbers = range(10, 10 + len(found))
+        cost = 0 if place in facts else estimate_tokens(_fact_line(fact, place, numbers, UTC))
+        cost += 0 if memory.memory_id in memories else estimate_tokens(_memory_line(memory, 0, UTC))
         if cost <= room or not facts:
             room -= cost
             facts.add(place)

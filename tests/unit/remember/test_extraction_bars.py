@@ -137,7 +137,7 @@ async def spend(messages: list[Message], memory: str, facts_told: int, **options
     said = [fact(f"{memory.format('A')}{number}", number % len(messages) + 1) for number in range(facts_told)]
     with ScriptedChatModel([facts(*said), choose()]) as model:
         await distiller(store, model).distil(SCOPE, task_of(messages, **options))
-    assert len(shown(model.requests[1], "facts")) > 3
+    assert len(shown(model.requests[1], "facts")) > 1
     return sum(map(tokens_of, model.requests))
 
 
