@@ -25,6 +25,7 @@ from pydantic import JsonValue
 from reme_core.errors import ConfigurationError, InvalidInputError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Scope, can_be_kept, make_scope, new_id, shown
+from reme_core.schema.blobs import is_apart
 from reme_core.schema.content_blocks import (
     ContentBlock,
     FileBlock,
@@ -36,6 +37,7 @@ from reme_core.schema.content_blocks import (
 from reme_core.schema.plain import ascii_json, clean_json, clean_text, fit_blocks, is_kept, usable_id
 from reme_core.steps.user_input import read_id
 from reme_core.stores import SqlConnection, SqlDatabase
+from reme_core.stores.sql.blob_rows import drop_unused, keep_apart, put_together
 from reme_core.stores.sql.bookkeeping import look_up_scope
 
 T = TypeVar("T")
@@ -217,7 +219,7 @@ def _newest(connection: SqlConnection, *, scope: Scope, session: str, limit: int
         return []
     query = f"SELECT body {_OF_SESSION} ORDER BY position DESC LIMIT ?"
     rows = connection.execute(query, (number, session, _ALL if limit is None else limit)).fetchall()
-    return [body for (body,) in reversed(rows)]
+    return [put_together(connection, number, body) for (body,) in reversed(rows)]
 
 
 def _insert(connection: SqlConnection, *, scope: Scope, session: str, rows: Sequence[_Row]) -> None:
@@ -226,7 +228,7 @@ def _insert(connection: SqlConnection, *, scope: Scope, session: str, rows: Sequ
     number = connection.dialect.number_of(connection, scope)
     connection.executemany(
         "INSERT INTO openai_agents_items (erased_with, session, message, body) VALUES (?, ?, ?, ?)",
-        [(number, session, message_id, body) for message_id, body in rows],
+        [(number, session, message_id, keep_apart(connection, number, body)) for message_id, body in rows],
     )
 
 
@@ -237,8 +239,11 @@ def _delete(connection: SqlConnection, *, scope: Scope, session: str, limit: int
         return []
     query = f"SELECT position, message, body {_OF_SESSION} ORDER BY position DESC LIMIT ?"
     rows = connection.execute(query, (number, session, limit)).fetchall()
+    whole = [(message_id, put_together(connection, number, body)) for _, message_id, body in reversed(rows)]
     connection.executemany("DELETE FROM openai_agents_items WHERE position = ?", [row[:1] for row in rows])
-    return [(message_id, body) for _, message_id, body in reversed(rows)]
+    if any(is_apart(body) for _, _, body in rows):
+        drop_unused(connection, number)
+    return whole
 
 
 # Tuples: what an item has in the place of a word may not be hashable.
@@ -282,7 +287,9 @@ def _part(part: Mapping[str, JsonValue]) -> ContentBlock | None:
             return ImageBlock(url=_reference(part.get("image_url"), part.get("file_id")))
         case "input_file":
             name = _text(part.get("filename")) or None
-            return FileBlock(url=_reference(part.get("file_url"), part.get("file_id")), name=name)
+            data = part.get("file_data")
+            url = f"data:;base64,{data}" if isinstance(data, str) and not data.startswith("data:") else data
+            return FileBlock(url=_reference(url, part.get("file_url"), part.get("file_id")), name=name)
         case _:
             return None
 
@@ -302,9 +309,9 @@ def _call_id(item: Mapping[str, JsonValue]) -> str:
 
 
 def _reference(*places: JsonValue) -> str:
-    """Return where an image or a file lies; the bytes of one that is sent along stay in the item."""
+    """Return where an image or a file lies, or its bytes, which are kept once; of what is broken, the item has all."""
     place = clean_text(next((place for place in places if isinstance(place, str)), "data:"))
-    return "data:" if place.startswith("data:") or not can_be_kept(place) else place
+    return place if can_be_kept(place) else "data:"
 
 
 def _text(value: JsonValue) -> str:

@@ -12,7 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentscope.message import Base64Source, DataBlock, Msg, TextBlock, ToolResultBlock, URLSource
+from agentscope.message import (
+    Base64Source,
+    ContentBlock,
+    DataBlock,
+    HintBlock,
+    Msg,
+    TextBlock,
+    ToolResultBlock,
+    URLSource,
+)
 from agentscope.tool import ToolBase
 from pydantic import AnyUrl, JsonValue
 
@@ -21,6 +30,7 @@ from reme_agentscope.v2._reloading import DATA_SESSION, OffloadFiles, ReloadCont
 from reme_core.adapting import RELOAD_TOOL
 from reme_core.errors import ReMeError, StoreError
 from reme_core.schema import make_scope
+from reme_core.schema.blobs import LONG_BASE64
 from reme_core.schema.plain import as_json, clean_text, usable_id
 
 if TYPE_CHECKING:
@@ -76,14 +86,15 @@ class ReMeOffloader(ClosedAtEnd):
         return [ReloadContext(self._memory, user_id=self._user_id, files=self._files)]
 
     async def offload_context(self, session_id: str, msgs: list[Msg]) -> str:
-        """Keep messages, each a line of JSON, and return what loads them again.
+        """Keep messages, each a line of JSON, and return what loads them again. Long base64 goes into files.
 
         Raises:
             StoreError: They are not on disk.
         """
         if not msgs:
             return "nothing (there were no messages)"
-        return await self._keep(session_id, "".join(f"{_dumped(message)}\n" for message in msgs), name="context")
+        kept = [msg.model_copy(update={"content": [await self._told(block) for block in msg.content]}) for msg in msgs]
+        return await self._keep(session_id, "".join(f"{_dumped(message)}\n" for message in kept), name="context")
 
     async def offload_tool_result(self, session_id: str, tool_result: ToolResultBlock) -> str:
         """Keep the output of a tool, its data in files, and return what loads it again.
@@ -161,6 +172,16 @@ class ReMeOffloader(ClosedAtEnd):
             msg = f"no data were offloaded: the folder failed ({told(after)}), and so did the memory ({told(exc)})"
             raise StoreError(msg) from exc
         return info.reference
+
+    async def _told(self, block: ContentBlock) -> ContentBlock:
+        """Return a block of a message with files in place of long base64, also in the output of a tool."""
+        if isinstance(block, DataBlock) and isinstance(block.source, Base64Source):
+            return block if len(block.source.data) < LONG_BASE64 else await self.offload_data_block(block)
+        if isinstance(block, ToolResultBlock) and not isinstance(block.output, str):
+            return block.model_copy(update={"output": [await self._told(part) for part in block.output]})
+        if isinstance(block, HintBlock) and not isinstance(block.hint, str):
+            return block.model_copy(update={"hint": [await self._told(part) for part in block.hint]})
+        return block
 
     async def _text_of(self, output: str | Sequence[TextBlock | DataBlock]) -> str:
         if isinstance(output, str):

@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from reme_core.errors import InvalidInputError
 from reme_core.ports import FilterOperator, ItemCondition, ItemValue, Namespace
 from reme_core.schema import Memory, format_time
+from reme_core.schema.blobs import BASE64_MARK, LONG_BASE64
 from reme_core.schema.checks import MAX_METADATA_BYTES, check_json, check_text, kind_of
 from reme_core.schema.memories import MAX_MEMORY_CHARS
 
@@ -233,6 +234,8 @@ def needle(condition: ItemCondition) -> str | None:
     if isinstance(operand, int) and not isinstance(operand, bool) and not 0 < abs(operand) < _SHORT:
         return None
     text = f"{json.dumps(condition.field)}: {json.dumps(operand)}"
+    if len(text) >= LONG_BASE64 or BASE64_MARK in text:  # as it stands in a value whose base64 is kept apart
+        return None
     return None if "\\u" in text else text  # there are two ways to write what is not ASCII
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import binascii
 import hashlib
 import re
+import sys
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import unquote, unquote_to_bytes
@@ -28,6 +29,9 @@ Signatures and keys are shorter; an image of a few pixels may be, too.
 
 _REFERENCE = re.compile(r"sha256:[0-9a-f]{64}")
 BASE64_MARK = "reme-base64:"  # before the reference, where base64 stood inside of JSON
+APART = " "
+"""How JSON text begins of which base64 is kept apart: with a blank, as none does that was written whole."""
+_FOREIGN_MARK = f"{BASE64_MARK}!"  # in such a text, a mark that its sender wrote
 _MEDIA_TYPE = re.compile(r"[a-z0-9][\w!#$&^.+-]{0,126}/[\w!#$&^.+*-]{1,127}", re.IGNORECASE | re.ASCII)
 # Behind a letter of its own none begins, so that texts of many shorter runs are read once and not from each letter on.
 _BASE64 = re.compile(rf"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{{{LONG_BASE64},}}={{0,2}}")
@@ -242,6 +246,37 @@ def put_base64(values: Sequence[JsonValue], find: Callable[[str, int], Blob | No
         return _MARKED.sub(put, text) if BASE64_MARK in text else text
 
     return [_with_texts(value, whole) for value in values]
+
+
+def text_apart(text: str) -> tuple[str, dict[str, Blob]]:
+    """Return JSON text with a mark in place of each long base64, and the bytes by their references.
+
+    It then begins with a blank. Where nothing is taken, it is the same text.
+    """
+    taken: dict[str, Blob] = {}
+    if len(text) < LONG_BASE64:
+        return text, taken
+    own = text.replace(BASE64_MARK, _FOREIGN_MARK)
+    marked = take_base64(own, lambda blob: taken.setdefault(blob.ref, blob))
+    return (f"{APART}{marked}" if taken else text), taken
+
+
+def is_apart(text: str) -> bool:
+    """Whether `text_apart` has taken something out of a text."""
+    return text.startswith(APART)
+
+
+def text_whole(text: str, find: Callable[[str, int], Blob | None]) -> str:
+    """Return the text that `text_apart` was given; `find` as of `put_base64`."""
+    if not is_apart(text):
+        return text
+    [whole] = put_base64([text.removeprefix(APART)], find, sys.maxsize)
+    return str(whole).replace(_FOREIGN_MARK, BASE64_MARK)
+
+
+def references_in(text: str) -> set[str]:
+    """Return what the marks of `text_apart` name."""
+    return set(_MARKED.findall(text)) if is_apart(text) else set()
 
 
 def _with_texts(value: JsonValue, change: Callable[[str], str]) -> JsonValue:

@@ -24,7 +24,7 @@ from reme_core.schema import (
 )
 from reme_core.text import cut_middle
 from reme_core.working.messages_to_keep import last_user_message, waiting_calls
-from reme_core.working.tokens import FILE_TOKENS, IMAGE_TOKENS, TokenLedger, arguments_text, json_text
+from reme_core.working.tokens import FILE_TOKENS, IMAGE_TOKENS, TokenLedger, arguments_text, json_text, without_base64
 from reme_core.working.tool_results import is_of
 
 # What an image or file counts is weighed against texts as though it were ASCII, with four characters a token.
@@ -296,7 +296,8 @@ def _size(block: ContentBlock) -> int:
             carried = is_embedded(block.url)
             return (FILE_TOKENS * _BYTES_A_TOKEN if carried else _bytes(block.url)) + _bytes(block.said)
         case OtherBlock():
-            return _bytes(block.kind) + _bytes(json_text(block.data))
+            rest, embedded = without_base64(block.data)
+            return FILE_TOKENS * _BYTES_A_TOKEN * embedded + _bytes(block.kind) + _bytes(json_text(rest))
 
 
 def _bytes(text: str) -> int:

@@ -22,6 +22,7 @@ from reme_core.schema import (
     ToolResultBlock,
     is_embedded,
 )
+from reme_core.schema.blobs import Blob, take_base64
 
 # Around a message: three tokens, one of which is counted for the role beside them, and one more where there is a name.
 # Source: OpenAI cookbook, "How to count tokens with tiktoken", `num_tokens_from_messages`.
@@ -149,7 +150,8 @@ class TokenLedger:
             case ToolResultBlock():
                 return _RESULT_TOKENS + self._count(block.output)
             case OtherBlock():
-                return self._count(block.kind) + self._count(json_text(block.data))
+                rest, embedded = without_base64(block.data)
+                return FILE_TOKENS * embedded + self._count(block.kind) + self._count(json_text(rest))
 
     def _count(self, text: str) -> int:
         if not text:
@@ -168,6 +170,12 @@ class TokenLedger:
         # Runs before the memory, and with it the id, can be another message's.
         if isinstance(gone, _CountedMessage) and self._counted.get(gone.key) is gone:
             del self._counted[gone.key]
+
+
+def without_base64(data: JsonValue) -> tuple[JsonValue, int]:
+    """Return a vendor's data with a mark for each image or file that it holds as base64, and how many these are."""
+    taken: list[Blob] = []
+    return take_base64(data, taken.append), len(taken)
 
 
 def arguments_text(call: ToolCallBlock) -> str:

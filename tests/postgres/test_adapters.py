@@ -39,6 +39,8 @@ OF_A_FOLDER = {
     "test_a_closed_memory_is_told",
     "test_nothing_of_deleted_items_stays_in_the_file",
     "test_what_was_said_stays_when_items_go_and_goes_with_its_user",
+    "test_an_image_that_is_said_and_shown_is_one_blob_and_base64_in_no_table",
+    "test_bytes_that_are_gone_are_told",
     "test_two_memory_spaces_with_the_same_user_share_nothing",
     "test_two_processes_on_one_session_lose_nothing_and_keep_their_order",
     "test_another_process_goes_on_with_the_session",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,8 +18,10 @@ if not IS_THERE:
 
 from agentscope.message import Msg
 
+from reme_agentscope.v1.session import ReMeSession
 from reme_agentscope.v1.working_memory.memory import ReMeMemory
 from reme_core import ReMe
+from reme_core.schema import make_scope
 from tests.adapters.agentscope1.working_memory.memory_rules import RULES, Make, Rule
 
 pytestmark = pytest.mark.postgres
@@ -67,6 +70,29 @@ async def test_what_leaves_the_prompt_can_be_loaded_again(shared_url: str) -> No
     async with ReMeMemory(location=shared_url, session_id="s", user_id="ann") as again:
         assert await again.size() == 30
         assert again.get_compressed_summary()
+
+
+async def test_an_image_that_several_sessions_show_is_kept_once_and_goes_with_the_last_one(shared_url: str) -> None:
+    image = b64encode(bytes(30_000)).decode()
+    block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": image}}
+    one, other = (ReMeMemory(location=shared_url, session_id=name, user_id="ann") for name in ("one", "other"))
+    async with one, other, ReMe("default", llm=None, embedding=None, vector_store=_store(shared_url)) as reme:
+        await one.add([Msg("ann", [block], "user") for _ in range(2)])
+        await other.add(Msg("ann", [block], "user"))
+        await ReMeSession(reme).save_session_state("s", "ann", memory=one)
+        held = await reme.database.read(lambda c: c.execute(_BODIES).fetchall(), within=make_scope("default", "ann"))
+        assert [row for row in held if len(row[0]) > 10_000] == []
+        assert len(held) == 3
+        async with ReMeMemory(location=shared_url, session_id="one", user_id="ann") as again:
+            assert [msg.content for msg in await again.get_memory()] == [[block]] * 2
+        for session in (one, other):
+            assert (await reme.stats(user_id="ann")).blobs == 1
+            await session.clear()
+        await ReMeSession(reme).save_session_state("s", "ann", memory=one)
+        assert (await reme.stats(user_id="ann")).blobs == 0
+
+
+_BODIES = "SELECT body FROM agentscope_messages"
 
 
 def _store(url: str) -> dict[str, str]:

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import reme_core
 from reme_agentscope._shared.opening import DEFAULT_USER
 from reme_core.errors import InvalidInputError
+from reme_core.facade.adapter_rows import drop_unused, keep_apart, put_together
 from reme_core.schema import Scope, make_scope
+from reme_core.schema.blobs import APART, LONG_BASE64
 
 if TYPE_CHECKING:
     from reme_core import ReMe, SqlConnection, SqlDatabase
@@ -278,13 +280,27 @@ def _apply(
         connection.executemany("DELETE FROM agentscope_messages WHERE position = ? AND session = ?", removed)
     connection.executemany(
         "UPDATE agentscope_messages SET body = ? WHERE position = ? AND session = ?",
-        [(body, position, session) for position, body in changes.changed],
+        [(_kept(connection, scope_number, body), position, session) for position, body in changes.changed],
     )
     there = there - {_bytes(name) for name in changes.removed_ids}
     added = [(_bytes(message_id), body) for message_id, body in changes.added]
-    rows = [(scope_number, session, name, body) for name, body in added if name not in there]
+    fresh = [(name, _kept(connection, scope_number, body)) for name, body in added if name not in there]
+    rows = [(scope_number, session, name, body) for name, body in fresh]
     columns = ("erased_with", "session", "message_id", "body")
-    return list(connection.dialect.insert_many(connection, "agentscope_messages", "position", columns, rows))
+    positions = list(connection.dialect.insert_many(connection, "agentscope_messages", "position", columns, rows))
+    if changes.removed or changes.changed:  # also of a session that was erased meanwhile
+        drop_unused(connection, scope_number)
+    return positions
+
+
+def _kept(connection: SqlConnection, scope: int, body: bytes) -> bytes:
+    """Return what is to lie in the row of a message: without long base64, which is kept once for the user."""
+    return body if len(body) < LONG_BASE64 else _bytes(keep_apart(connection, scope, _text(body)))
+
+
+def _whole(connection: SqlConnection, scope: int, body: bytes) -> bytes:
+    """Return the bytes of a message that `_kept` was given."""
+    return _bytes(put_together(connection, scope, _text(body))) if body.startswith(APART.encode()) else body
 
 
 def _ids_there(connection: SqlConnection, session: int) -> set[bytes]:
@@ -297,11 +313,12 @@ def _seen(connection: SqlConnection, found: tuple[int, str, int] | None) -> Save
     if found is None:
         return SavedState(known=FileState(), bodies=())
     session, summary, version = found
-    rows = connection.execute(
-        "SELECT position, message_id, body FROM agentscope_messages WHERE session = ? AND has_left = 0"
+    found_rows = connection.execute(
+        "SELECT position, message_id, body, erased_with FROM agentscope_messages WHERE session = ? AND has_left = 0"
         " ORDER BY position",
         (session,),
     ).fetchall()
+    rows = [(position, name, _whole(connection, scope, body)) for position, name, body, scope in found_rows]
     known = tuple(MessageRow(position, _text(message_id), digest_of(body)) for position, message_id, body in rows)
     return SavedState(
         known=FileState(version=version, rows=known, summary=summary), bodies=tuple(row[2] for row in rows)

@@ -11,6 +11,7 @@ from reme_core.errors import ConflictError
 from reme_core.schema import Memory, Scope, read_stored_message
 from reme_core.stores.copying.read_rows import Batch, Digests, ItemsOf, packed, read_items, read_scope
 from reme_core.stores.copying.tables import ITEMS, CopiedTable, Row, Value
+from reme_core.stores.sql.blob_rows import keep_for_good, kept_type
 from reme_core.stores.sql.bookkeeping import ITEMS as ITEM_LAYER
 from reme_core.stores.sql.bookkeeping import Layer, begin_anew, enter_scope
 from reme_core.stores.sql.connection import SqlConnection, WordTable
@@ -88,8 +89,13 @@ def write_scope(
 ) -> Digests:
     """Write the rows of a scope; return the digests of all that came."""
     where = f"user {scope.user_id!r} of space {scope.memory_space!r}"
-    held = _held(read_scope(connection, scope), where, merges=merges)
     number, sums = enter_scope(connection, scope), Digests(of_rows=merges)
+    if merges:  # what one of them holds for a session alone, the other may hold for a message
+        keep_for_good(connection, number)
+        batches = (
+            (table, [_for_good(row) for row in rows] if table.name == "blobs" else rows) for table, rows in batches
+        )
+    held = _held(read_scope(connection, scope), where, merges=merges)
     for table, rows in batches:
         sums.add(table, rows)
         fresh = fresh_rows(table, rows, held, numbers, where) if merges else rows
@@ -97,6 +103,12 @@ def write_scope(
     for layer in Layer:
         begin_anew(connection, number, layer)
     return sums
+
+
+def _for_good(row: Row) -> Row:
+    """Return the row of an image or a file as `keep_for_good` has it."""
+    number, digest, media_type, *others = row
+    return (number, digest, kept_type(str(media_type)), *others)
 
 
 def _insert(connection: SqlConnection, table: CopiedTable, rows: Sequence[Row], numbers: Numbers, scope: int) -> None:

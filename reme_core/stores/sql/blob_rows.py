@@ -1,10 +1,14 @@
-"""Images and files as rows, once a scope. Plain functions over a connection; the caller holds the transaction."""
+"""Images and files as rows, once a scope. Plain functions over a connection; the caller holds the transaction.
+
+Messages stay as long as their user, and so does what they refer to. Sessions of frameworks and items are replaced and
+removed: bytes that only these refer to are marked as theirs (`_SPARE`), and go when none of them does any more.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -20,12 +24,13 @@ from reme_core.schema import (
     Scope,
     is_blob_reference,
 )
-from reme_core.schema.blobs import blob_reference
+from reme_core.schema.blobs import APART, blob_reference, references_in, text_apart, text_whole
 from reme_core.schema.content_blocks import media_references
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.connection import AMONG, SqlConnection
 
 _PREFIX = "sha256:"
+_SPARE = ";"  # ends the media type of bytes that no message refers to
 
 
 async def take_apart(request: AppendMessages) -> tuple[AppendMessages, dict[str, dict[str, Blob]]]:
@@ -46,14 +51,81 @@ def put_blobs(connection: SqlConnection, scope: int, messages: Sequence[Message]
     missing = [ref for ref in wanted if ref not in there and ref not in blobs]
     if missing:
         raise BlobNotFoundError(missing, advice="hand in the bytes, as data or as a data URL")
-    rows = [
-        (scope, ref.removeprefix(_PREFIX), blob.media_type, len(blob.data), blob.data)
-        for ref, blob in blobs.items()
-        if ref not in there
-    ]
+    _insert(connection, scope, [blob for ref, blob in blobs.items() if ref not in there])
+    spare = [ref.removeprefix(_PREFIX) for ref, (media_type, _) in there.items() if media_type.endswith(_SPARE)]
+    if spare:
+        update = f"UPDATE blobs SET media_type = rtrim(media_type, '{_SPARE}') WHERE scope = ? AND digest {AMONG}"  # noqa: S608  # ours
+        connection.execute(update, (scope, json.dumps(spare)))
+
+
+def _insert(connection: SqlConnection, scope: int, blobs: Iterable[Blob], mark: str = "") -> None:
     statement = "INSERT INTO blobs (scope, digest, media_type, bytes, data) VALUES (?, ?, ?, ?, ?)"
-    for row in rows:  # one at a time: each may have megabytes
-        connection.execute(statement, row)
+    for blob in blobs:  # one at a time: each may have megabytes
+        digest = blob.ref.removeprefix(_PREFIX)
+        connection.execute(statement, (scope, digest, blob.media_type + mark, len(blob.data), blob.data))
+
+
+def keep_apart(connection: SqlConnection, scope: int, text: str) -> str:
+    """Return JSON text of a row that is no message, without its long base64, whose bytes are kept."""
+    told, blobs = text_apart(text)
+    if blobs:
+        there = _held(connection, scope, list(blobs))
+        _insert(connection, scope, [blob for ref, blob in blobs.items() if ref not in there], _SPARE)
+    return told
+
+
+def put_together(connection: SqlConnection, number: int, text: str, *, where: str = "scope = ?") -> str:
+    """Return the text that `keep_apart` was given (CorruptDataError: bytes are missing, or others).
+
+    `number` is that of the scope, or what else `where` finds it by.
+    """
+
+    def find(ref: str, most: int) -> Blob:
+        found = _read(connection, where, number, ref, most)
+        if found is None:
+            msg = f"a row refers to the bytes {ref!r}, which are missing: restore a copy of the file"
+            raise CorruptDataError(msg)
+        return found
+
+    return text_whole(text, find)
+
+
+# Of what `keep_apart` has written, by the table that holds it.
+_REFERRING = {
+    "items": (f"SELECT value FROM items WHERE erased_with = ? AND value LIKE '{APART}%'", ()),  # noqa: S608  # ours
+    "openai_agents_items": (
+        f"SELECT body FROM openai_agents_items WHERE erased_with = ? AND body LIKE '{APART}%'",  # noqa: S608  # ours
+        (),
+    ),
+    "agentscope_messages": (
+        "SELECT body FROM agentscope_messages WHERE session IN"
+        " (SELECT id FROM agentscope_sessions WHERE erased_with = ?) AND body >= ? AND body < ?",
+        (b" ", b"!"),  # bytes that begin with a blank
+    ),
+}
+
+
+def keep_for_good(connection: SqlConnection, scope: int) -> None:
+    """Keep all bytes of a scope as long as it is there, whoever refers to them."""
+    update = f"UPDATE blobs SET media_type = rtrim(media_type, '{_SPARE}') WHERE scope = ?"  # noqa: S608  # ours
+    connection.execute(update, (scope,))
+
+
+def kept_type(media_type: str) -> str:
+    """Return a media type as `keep_for_good` leaves it."""
+    return media_type.rstrip(_SPARE)
+
+
+def drop_unused(connection: SqlConnection, scope: int) -> None:
+    """Remove bytes that neither messages nor anything else of a scope refers to any more; nobody else writes to it."""
+    query = f"SELECT digest FROM blobs WHERE scope = ? AND media_type LIKE '%{_SPARE}'"  # noqa: S608  # ours
+    spare = {f"{_PREFIX}{digest}" for (digest,) in connection.execute(query, (scope,))}
+    tables = set(connection.dialect.table_names(connection)) if spare else set()
+    for table, (select, bound) in _REFERRING.items():
+        for (body,) in connection.execute(select, (scope, *bound)) if table in tables else ():
+            spare -= references_in(body if isinstance(body, str) else bytes(body).decode("utf-8", "replace"))
+    gone = [(scope, ref.removeprefix(_PREFIX)) for ref in sorted(spare)]
+    connection.executemany("DELETE FROM blobs WHERE scope = ? AND digest = ?", gone)
 
 
 def with_sizes(connection: SqlConnection, scope: int, messages: Sequence[Message]) -> list[Message]:
@@ -72,7 +144,7 @@ def _sized(block: ContentBlock, there: Mapping[str, tuple[str, int]]) -> Content
     if not isinstance(block, (ImageBlock, FileBlock)) or block.url not in there:
         return block
     media_type, size = there[block.url]
-    return block.model_copy(update={"media_type": block.media_type or media_type, "size": size})
+    return block.model_copy(update={"media_type": block.media_type or kept_type(media_type), "size": size})
 
 
 def _held(connection: SqlConnection, scope: int, refs: Sequence[str]) -> dict[str, tuple[str, int]]:
@@ -109,7 +181,7 @@ def _read(connection: SqlConnection, where: str, number: int | None, ref: str, m
     if blob_reference(data) != ref:
         msg = f"the bytes of {ref!r} are not those that were written: see `reme check`"
         raise CorruptDataError(msg)
-    return Blob(ref=ref, media_type=media_type, data=bytes(data))
+    return Blob(ref=ref, media_type=kept_type(media_type), data=bytes(data))
 
 
 def count_blobs(connection: SqlConnection, scope: int) -> tuple[int, int]:

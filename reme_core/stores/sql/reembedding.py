@@ -137,7 +137,7 @@ def _pending(connection: SqlConnection, kind: NewVectorOf, row: int, stamp: int)
             (body,) = connection.execute("SELECT body FROM memories WHERE row = ?", (row,)).fetchone()
             return [PendingText(key=key, text=Memory.model_validate_json(body).index_text)]
         case NewVectorOf.ITEM:
-            value, _ = value_of_row(rows_by_items(connection, [row])[row])
+            value, _ = value_of_row(connection, rows_by_items(connection, [row])[row])
             return [PendingText(key=key, text=write_value(value, f"item {row}"))]
 
 

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,11 +25,15 @@ from agents.memory import OpenAIResponsesCompactionSession, Session, SessionSett
 from agents.testing import ScriptedModel, assistant_message, function_call  # noqa: E402
 
 from reme_core import ReMe  # noqa: E402
-from reme_core.errors import ConfigurationError, InvalidInputError, StoreClosedError, StoreError  # noqa: E402
+from reme_core.errors import ConfigurationError, CorruptDataError, InvalidInputError, StoreClosedError, StoreError  # noqa: E402
 from reme_core.openai_agents import ReMeSession  # noqa: E402
+from reme_core.schema.blobs import make_blob  # noqa: E402
+from tests.support.images import IMAGE, base64_in, blobs_in  # noqa: E402
 from tests.support.rule_model import RuleModel  # noqa: E402
 
 set_tracing_disabled(disabled=True)
+
+LONG = b64encode(bytes(range(256)) * 60).decode()
 
 ITEMS: list[dict[str, Any]] = [
     {"role": "user", "content": "こんにちは 😊"},
@@ -460,3 +465,67 @@ async def test_an_image_that_no_store_takes_costs_no_turn(memory: ReMe, session:
     await session.add_items(items)
     assert await session.get_items() == items
     assert [item.message.text for item in (await memory.find_messages(user_id="ana")).messages] == ["Look"]
+
+
+def looks(url: str, text: str = "My new door") -> dict[str, Any]:
+    part = {"type": "input_image", "image_url": url}
+    return {"role": "user", "content": [{"type": "input_text", "text": text}, part]}
+
+
+def shows(url: str) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": url}]}
+
+
+async def test_an_image_that_is_said_and_shown_is_one_blob_and_base64_in_no_table(
+    memory: ReMe, session: ReMeSession, tmp_path: Path
+) -> None:
+    image = IMAGE[:200_000]
+    data = b64encode(image).decode()
+    url = f"data:image/png;base64,{data}"
+    file = {"type": "input_file", "filename": "door.png", "file_data": data}
+    drawn = {"type": "image_generation_call", "id": "i", "result": data, "status": "completed"}
+    items: list[Any] = [looks(url), {"role": "user", "content": [file]}, shows(url), drawn]
+    for name in ("chat-1", "chat-2"):
+        other = ReMeSession(name, memory, user_id="ana")
+        await other.add_items(items)
+        assert await other.get_items() == items
+    found = await memory.find_messages(user_id="ana", keyword="door")
+    assert len({ref for item in found.messages for ref in item.message.blob_references}) == 1
+    path = tmp_path / "memory.db"
+    assert (await asyncio.to_thread(blobs_in, path), await asyncio.to_thread(base64_in, path)) == ([image], [])
+    assert await session.pop_item() == drawn
+
+
+async def test_bytes_go_with_the_last_item_that_shows_them_and_stay_with_what_was_said(
+    memory: ReMe, session: ReMeSession
+) -> None:
+    said, shown = (f"data:image/png;base64,{LONG[:-4]}{end}" for end in ("AAAA", "BBBB"))
+    other = ReMeSession("chat-2", memory, user_id="ana")
+    await session.add_items([shows(said), looks(said), shows(shown)])
+    await other.add_items([shows(shown)])
+    assert (await memory.stats(user_id="ana")).blobs == 2
+    await session.clear_session()
+    assert await other.get_items() == [shows(shown)]
+    assert await other.pop_item() == shows(shown)
+    assert (await memory.stats(user_id="ana")).blobs == 1
+    await other.add_items([shows(shown)])
+    assert await other.get_items() == [shows(shown)]
+
+
+async def test_a_mark_that_somebody_wrote_comes_back_as_it_was(memory: ReMe, session: ReMeSession) -> None:
+    mark = f"reme-base64:{make_blob(b64decode(LONG), None).ref}"
+    await session.add_items([shows(f"data:;base64,{LONG}")])
+    for user_id in ("ana", "bob"):
+        theirs = ReMeSession("chat-2", memory, user_id=user_id)
+        for item in (shows(mark), shows(f"{mark},{LONG[:-4]}CCCC")):
+            await theirs.add_items([item])
+            assert await theirs.get_items(limit=1) == [item]
+
+
+async def test_bytes_that_are_gone_are_told(memory: ReMe, session: ReMeSession, tmp_path: Path) -> None:
+    await session.add_items([shows(f"data:;base64,{LONG}")])
+    with sqlite3.connect(tmp_path / "memory.db") as connection:
+        connection.execute("DELETE FROM blobs")
+    connection.close()
+    with pytest.raises(CorruptDataError, match="missing"):
+        await session.get_items()

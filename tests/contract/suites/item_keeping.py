@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
@@ -11,9 +12,19 @@ from typing import cast
 import pytest
 
 from reme_core.errors import DimensionMismatchError, InvalidInputError
-from reme_core.ports import GetItems, IndexedBy, ItemAddress, ItemValue, ListItemNamespaces, PutItem
+from reme_core.ports import (
+    FilterOperator,
+    GetItems,
+    IndexedBy,
+    ItemAddress,
+    ItemCondition,
+    ItemValue,
+    ListItemNamespaces,
+    PutItem,
+)
 from reme_core.schema import MemoryType
-from reme_core.testing.store_values import DIMENSION, at, axis, bad_vectors
+from reme_core.schema.blobs import make_blob
+from reme_core.testing.store_values import ALICE, BOB, DIMENSION, at, axis, bad_vectors
 from tests.contract.suites.item_values import (
     PLACE,
     RECORD,
@@ -269,6 +280,34 @@ class ItemTimesToLive:
             with pytest.raises(InvalidInputError, match="time to live"):
                 await write(store, put("k", {}, ttl_s=ttl))
         assert await find(store, ItemAddress(namespace=PLACE, key="k")) is None
+
+    async def test_long_base64_of_a_users_items_is_kept_once_and_goes_with_the_last_of_them(self, store: Store) -> None:
+        image, other = (b64encode(bytes([n]) * 30_000).decode() for n in (1, 2))
+        value: ItemValue = {"url": f"data:;base64,{image}", "more": [image, {"mark": "reme-base64:!"}]}
+        await write(store, *(replace(put(key, value), owner=ALICE) for key in "ab"), put("nobodys", value))
+        await write(store, replace(put("c", {"x": other}), owner=BOB))
+        assert [(await get(store, key)).value for key in ("a", "b", "nobodys")] == [value] * 3
+        equal = ItemCondition(field="url", operator=FilterOperator.EQ, operand=value["url"])
+        assert sorted(await keys(store, replace(asked(), conditions=(equal,)))) == ["a", "b", "nobodys"]
+        assert [(await store.count(scope)).blob_bytes for scope in (ALICE, BOB)] == [30_000] * 2
+
+        await write(store, replace(put("a", {"x": other}), owner=ALICE), minute=1)
+        assert (await get(store, "b")).value == value
+        await write(store, replace(put("b", {"x": [other]}), owner=ALICE), minute=2)
+        assert (await store.count(ALICE)).blobs == 1
+        await write(store, address("b"), minute=3)
+        assert (await get(store, "a")).value == {"x": other}
+        await write(store, address("a"), minute=4)
+        assert [(await store.count(scope)).blobs for scope in (ALICE, BOB)] == [0, 1]
+
+    async def test_a_mark_in_an_item_stays_what_it_is_whoever_has_such_bytes(self, store: Store) -> None:
+        image = b64encode(bytes(30_000)).decode()
+        mark = f"reme-base64:{make_blob(bytes(30_000), None).ref}"
+        await write(store, replace(put("a", {"x": image}), owner=ALICE))
+        for owner in (ALICE, BOB):
+            for value in ({"x": mark}, {"x": [mark, b64encode(bytes([1]) * 30_000).decode()]}):
+                await write(store, replace(put("b", value), owner=owner))
+                assert (await get(store, "b")).value == value
 
 
 def _listing(*, omit: bool) -> ListItemNamespaces:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
+import json
+from base64 import b64encode, encodebytes, urlsafe_b64encode
+from functools import partial
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reme_core.schema import Blob, ImageBlock, Message, OtherBlock, can_be_kept
-from reme_core.schema.blobs import LONG_BASE64, make_blob, put_base64, read_base64, take_base64
+from reme_core.schema.blobs import (
+    LONG_BASE64,
+    is_apart,
+    make_blob,
+    put_base64,
+    read_base64,
+    take_base64,
+    text_apart,
+    text_whole,
+)
 from reme_core.schema.messages import MAX_MESSAGE_BYTES
 
 LONG = b64encode(bytes(range(256)) * 60).decode()
@@ -86,3 +100,38 @@ def test_a_message_of_short_parts_is_not_looked_through_for_bytes() -> None:
     assert not Message(role="user", content=(part,), metadata={"a": {"b": "c"}}).holds_bytes
     assert Message(role="user", content=(part,), metadata={"a": [{"b": LONG}]}).holds_bytes
     assert Message(role="user", content=(OtherBlock(kind="x", data=[LONG]),)).holds_bytes
+
+
+DATA = bytes(range(256)) * 60
+TEXTS = [
+    LONG,
+    f"data:image/png;base64,{LONG}",
+    f"see\n{LONG}== and {LONG[:-3]}",
+    encodebytes(DATA).decode(),
+    urlsafe_b64encode(DATA).decode(),
+    LONG + "=",
+    "A" * (LONG_BASE64 + 1),
+    f"reme-base64:{make_blob(DATA, None).ref}",
+    "reme-base64:!",
+    "reme-base64:",
+    " ",
+]
+"""Long base64, what only looks like it, and what looks like a mark of ours: of bytes that are there, too."""
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.recursive(st.sampled_from(TEXTS) | st.text() | st.none(), lambda s: st.lists(s) | st.dictionaries(st.text(), s))
+)
+def test_json_text_comes_back_to_the_letter_whatever_base64_and_marks_stand_in_it(value: Any) -> None:
+    there = make_blob(DATA, None)
+    for text in (json.dumps(value), json.dumps([json.dumps(value)], ensure_ascii=False)):
+        apart, blobs = text_apart(text)
+        assert is_apart(apart) == bool(blobs)
+        assert not blobs or LONG not in apart
+        held = {there.ref: there, **blobs}
+        assert text_whole(apart, partial(_found, held)) == text
+
+
+def _found(held: dict[str, Blob], ref: str, _most: int) -> Blob | None:
+    return held.get(ref)

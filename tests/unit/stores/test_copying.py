@@ -5,13 +5,23 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from reme_core.errors import ConflictError, DimensionMismatchError, InvalidInputError, StoreAccessError
-from reme_core.ports import AppendMessages, EventQuery, ItemAddress, ListMemories, PutItem, PutMemory, WriteItems
+from reme_core.ports import (
+    AppendMessages,
+    EventQuery,
+    GetItems,
+    ItemAddress,
+    ListMemories,
+    PutItem,
+    PutMemory,
+    WriteItems,
+)
 from reme_core.schema import ImageBlock, Scope, Usage
 from reme_core.steps.costs import CostBook
 from reme_core.stores import Chosen, CopyRequest, LocalStore, StoreCopy, run_copy
@@ -165,6 +175,31 @@ async def test_a_target_with_other_things_is_refused_and_merged_where_asked(tmp_
         }
         assert (await store.count(ALICE)).messages == 4
     await store.close()
+
+
+@pytest.mark.parametrize("turned", [True, False])
+async def test_an_image_that_an_item_has_here_and_a_message_there_is_one_after_a_merge(
+    tmp_path: Path, *, turned: bool
+) -> None:
+    shown = ImageBlock.model_validate({"data": bytes(30_000)})
+    value = {"url": shown.url}
+    item = PutItem(address=ItemAddress(namespace=("n",), key="k"), value={**value}, owner=ALICE)
+    one, other = (LocalStore(tmp_path / name / "memory.db", synchronous="NORMAL") for name in "ab")
+    await one.write_items("space", WriteItems(writes=[item], at=NOW))
+    said = message("look", message_id="m").model_copy(update={"content": (shown,)})
+    await other.append(ALICE, AppendMessages(session_id="s", messages=[said]))
+    await one.close()
+    await other.close()
+    source, target = ("b", "a") if turned else ("a", "b")
+    await copied(tmp_path / source, tmp_path / target, merge=True)
+    merged = LocalStore(tmp_path / target / "memory.db")
+    [found] = await merged.get_items("space", GetItems(addresses=[item.address], at=NOW))
+    assert found is not None
+    assert found.value == value
+    await merged.write_items("space", WriteItems(writes=[replace(item, value={})], at=NOW))
+    [stored] = await merged.get_messages(ALICE, ["m"])
+    assert len((await merged.get_blob(ALICE, stored.message.blob_references[0])).data) == 30_000
+    await merged.close()
 
 
 async def test_a_merge_refuses_what_says_something_else_under_the_same_id(tmp_path: Path) -> None:

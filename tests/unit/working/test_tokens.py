@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -67,6 +68,12 @@ def test_texts_names_arguments_outputs_and_vendors_data_are_counted() -> None:
     assert tokens(ToolCallBlock(call_id="a", name="look at", arguments="{}")) == short + 3
     other = tokens(OtherBlock(kind="thinking"))
     assert tokens(OtherBlock(kind="thinking", data={"a": [1, 2]})) == other + len('{"a": [1, 2]}') - len("null")
+
+
+def test_base64_in_what_a_vendor_or_a_tool_sent_counts_as_a_file_and_not_as_text() -> None:
+    source = {"type": "base64", "data": b64encode(bytes(300_000)).decode()}
+    held = tokens(OtherBlock(kind="tool_result", data={"output": [{"type": "image", "source": source}]}))
+    assert FILE_TOKENS < held < FILE_TOKENS + 300
 
 
 def test_an_image_or_a_file_counts_a_fixed_number_and_its_words() -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from reme_core.ports import Item, ItemRecord, ItemValue
 from reme_core.rules import overlaid, path_after, read_value, split_path, value_of
 from reme_core.schema import NO_STATEMENTS, Memory, MemoryType
+from reme_core.stores.sql.blob_rows import put_together
 from reme_core.stores.sql.bookkeeping import find_scope, insert_row
 from reme_core.stores.sql.connection import SqlConnection
 from reme_core.stores.sql.memory_rows import find_memory, from_microseconds, microseconds
@@ -16,6 +17,7 @@ _SELECT = (
     "SELECT items.item, ns, key, value, items.created, updated, expires, ttl, memory_row, body, superseded_by"
     " FROM items LEFT JOIN memories ON memories.row = memory_row"
 )
+_OF_OWNER = "scope = (SELECT erased_with FROM items WHERE item = ?)"
 _SOME = 500
 NOT_ITEMS = NO_STATEMENTS | {MemoryType.HISTORY}
 """Types of memories that are never items: no statements."""
@@ -150,12 +152,12 @@ def find_unlinked(connection: SqlConnection, record: ItemRecord, key: str) -> It
     return rows_by_memories(connection, [found[0]]).get(found[0])
 
 
-def value_of_row(row: ItemRow) -> tuple[ItemValue, Memory | None]:
+def value_of_row(connection: SqlConnection, row: ItemRow) -> tuple[ItemValue, Memory | None]:
     """Read the value of a row as it is now, and its memory."""
     memory = row.memory()
-    if row.value is None:  # so it is a memory that was not written as an item
+    if row.value is None or row.item is None:  # so it is a memory that was not written as an item
         return ({} if memory is None else value_of(memory)), memory
-    value = read_value(row.value)
+    value = read_value(put_together(connection, row.item, row.value, where=_OF_OWNER))
     return (value if memory is None else overlaid(value, memory)), memory
 
 

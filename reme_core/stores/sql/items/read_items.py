@@ -48,7 +48,7 @@ def get_items(connection: SqlConnection, memory_space: str, get: GetItems) -> tu
     for path, address in zip(paths, get.addresses, strict=True):
         row = _visible(connection, rows.get((path, address.key)), address, at if get.omit_expired else None)
         # Read for each address anew: what is returned is the caller's.
-        items.append(None if row is None else make_item(row, value_of_row(row), of_numbers))
+        items.append(None if row is None else make_item(row, value_of_row(connection, row), of_numbers))
         if row is not None and row.item is not None and address.refresh and row.lives(at):
             living.append(row.item)
     return items, living

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from reme_core.ports import Vector
+from reme_core.schema.blobs import APART
+from reme_core.stores.sql.blob_rows import drop_unused
 from reme_core.stores.sql.bookkeeping import ITEMS, forget_changes, log_changes
-from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.connection import AMONG, SqlConnection
 from reme_core.stores.sql.new_vectors import NewVectorOf, forget_new_vectors
 
 
@@ -47,9 +49,14 @@ def drop_vectors(connection: SqlConnection, items: Sequence[int]) -> None:
 
 def remove_items(connection: SqlConnection, items: Sequence[int]) -> None:
     """Remove rows of items with their vectors; memories stay. Their namespaces are left to `remove_empty`."""
-    if items:
-        drop_vectors(connection, items)
-        connection.executemany("DELETE FROM items WHERE item = ?", [(item,) for item in items])
+    if not items:
+        return
+    apart = f"SELECT DISTINCT erased_with FROM items WHERE item {AMONG} AND value LIKE '{APART}%'"  # noqa: S608  # ours
+    owners = connection.execute(apart, (str(list(items)),)).fetchall()
+    drop_vectors(connection, items)
+    connection.executemany("DELETE FROM items WHERE item = ?", [(item,) for item in items])
+    for (owner,) in owners:  # a server shows their bytes only where nobody else writes to them
+        drop_unused(connection, owner)
 
 
 def remove_empty(connection: SqlConnection, namespaces: Iterable[int]) -> None:

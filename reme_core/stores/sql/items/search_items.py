@@ -198,7 +198,7 @@ def search_items(
         offset, end = (min(place, sys.maxsize) for place in (search.offset, search.offset + search.limit))
         page = islice(_wanted(connection, candidates, search), offset, end)
         found = list(page)
-    items = [make_item(row, read or value_of_row(row), namespaces, score) for row, read, score in found]
+    items = [make_item(row, read or value_of_row(connection, row), namespaces, score) for row, read, score in found]
     at = microseconds(search.at)
     return FoundItems(items, [row.item for row, _, _ in found if row.item is not None and row.lives(at)])
 
@@ -241,7 +241,7 @@ def _wanted(
             row = items.get(number) if number < MEMORIES else memories.get(number - MEMORIES)
             if row is None or row.is_closed or (search.omit_expired and row.is_over(at)):
                 continue
-            read = value_of_row(row) if search.conditions else None  # what is passed over needn't be read
+            read = value_of_row(connection, row) if search.conditions else None  # what is passed over needn't be read
             if read is None or meets(read[0], search.conditions):
                 yield row, read, score
 

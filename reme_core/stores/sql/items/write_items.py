@@ -9,6 +9,8 @@ from itertools import groupby
 from reme_core.ports import DeleteMemory, IndexedBy, PutMemory, WriteBatch
 from reme_core.rules import metadata_of, read_value, texts_of
 from reme_core.schema import Memory, Scope
+from reme_core.schema.blobs import LONG_BASE64, is_apart
+from reme_core.stores.sql.blob_rows import drop_unused, keep_apart
 from reme_core.stores.sql.bookkeeping import Layer, enter_scope, log_changes
 from reme_core.stores.sql.connection import ItemsWithin, SqlConnection
 from reme_core.stores.sql.embedding_record import claim_embedding
@@ -163,7 +165,7 @@ def _put_memory(
 
 
 class WholeSpaceNeeded(Exception):  # noqa: N818  # a signal to the store; no caller meets it
-    """A write met an item that is a memory of a scope which nobody had named."""
+    """A write met an item that is a memory, or removes bytes, of a scope which nobody had named."""
 
 
 def items_within(memory_space: str, batch: ReadyBatch) -> ItemsWithin:
@@ -187,9 +189,11 @@ def write_items(
         claim_embedding(connection, memory_space, made, "a vector of an item")
     held = _held(connection, memory_space, batch.writes)
     memories = [memory for row in held.values() if (memory := row.memory()) is not None]
-    if scopes is not None and not {memory.scope for memory in memories}.issubset(scopes):
+    gone = [row for write in batch.writes if write.put is None and (row := held.get((write.path, write.key)))]
+    of_others = not connection.dialect.is_file and any(is_apart(row.value or "") for row in gone)  # their bytes go
+    if scopes is not None and (of_others or not {memory.scope for memory in memories}.issubset(scopes)):
         raise WholeSpaceNeeded
-    if any(write.put is None and (write.path, write.key) in held for write in batch.writes):
+    if gone:
         connection.dialect.note_erasure(connection)
 
     def is_plain(write: ReadyWrite) -> bool:
@@ -255,15 +259,14 @@ def _write_plain(
     batch: ReadyBatch,
 ) -> None:
     gone: list[ItemRow] = []
+    replaced: list[tuple[ItemRow, ReadyWrite]] = []
     changed: list[tuple[int, ReadyWrite]] = []
-    updates: list[tuple[object, ...]] = []
     added: list[ReadyWrite] = []
     for write in writes:
         row = held.get((write.path, write.key))
         replaces = row is not None and not write.fresh and not (batch.omit_expired and row.is_over(batch.at))
         if row is not None and row.item is not None and write.put is not None and replaces:
-            times = max(batch.at, row.updated + 1), _expiry(write, batch), write.ttl
-            updates.append((write.text, *times, _owner(connection, write), row.item))
+            replaced.append((row, write))
             changed.append((row.item, write))
             continue
         if row is not None:
@@ -272,6 +275,10 @@ def _write_plain(
             added.append(write)
     remove_items(connection, [row.item for row in gone if row.item is not None])
     drop_vectors(connection, [item for item, _ in changed])
+    updates: list[tuple[object, ...]] = []
+    for row, write in replaced:
+        text, owner = _owned(connection, memory_space, write)
+        updates.append((text, max(batch.at, row.updated + 1), _expiry(write, batch), write.ttl, owner, row.item))
     connection.executemany(
         "UPDATE items SET value = ?, updated = ?, expires = ?, ttl = ?, erased_with = coalesce(?, erased_with)"
         " WHERE item = ?",
@@ -279,18 +286,23 @@ def _write_plain(
     )
     numbers = {path: make_namespace(connection, memory_space, path) for path in {write.path for write in added}}
     numbers |= {write.path: row.ns for _, write in changed if (row := held[write.path, write.key]).ns is not None}
-    changed += zip(_insert(connection, added, numbers, batch), added, strict=True)
+    changed += zip(_insert(connection, memory_space, added, numbers, batch), added, strict=True)
     having = [(item, numbers[write.path], write.vectors) for item, write in changed if write.vectors is not None]
     connection.executemany(
         "INSERT INTO item_vectors (item, data) VALUES (?, ?)",
         [(item, vector.tobytes()) for item, _, vectors in having for vector in vectors],
     )
     log_item_changes(connection, [(ns, item) for item, ns, _ in having])
+    _drop_unused(connection, [write for row, write in replaced if is_apart(row.value or "")])
     remove_empty(connection, {row.ns for row in gone if row.ns is not None})
 
 
 def _insert(
-    connection: SqlConnection, added: Sequence[ReadyWrite], numbers: dict[str, int], batch: ReadyBatch
+    connection: SqlConnection,
+    memory_space: str,
+    added: Sequence[ReadyWrite],
+    numbers: dict[str, int],
+    batch: ReadyBatch,
 ) -> Sequence[int]:
     """Insert new items; return their numbers."""
     rows = [
@@ -302,12 +314,30 @@ def _insert(
             _expiry(write, batch),
             write.ttl,
             None,
-            write.text,
-            _owner(connection, write),
+            *_owned(connection, memory_space, write),
         )
         for write in added
     ]
     return connection.dialect.insert_many(connection, "items", "item", _COLUMNS, rows)
+
+
+def _owned(connection: SqlConnection, memory_space: str, write: ReadyWrite) -> tuple[str | None, int | None]:
+    """Return what is to lie in the row of a plain item, its long base64 kept apart for its owner, and whose it is."""
+    owner, number = None if write.put is None else write.put.owner, _owner(connection, write)
+    if owner is None or number is None or write.text is None or owner.memory_space != memory_space:
+        return write.text, number
+    if len(write.text) < LONG_BASE64:
+        return write.text, number
+    with connection.dialect.within(connection, owner):
+        return keep_apart(connection, number, write.text), number
+
+
+def _drop_unused(connection: SqlConnection, writes: Sequence[ReadyWrite]) -> None:
+    """Remove bytes that only the values before these referred to, of the users whose these are."""
+    for owner in {write.put.owner for write in writes if write.put is not None}:
+        if owner is not None:
+            with connection.dialect.within(connection, owner):
+                drop_unused(connection, enter_scope(connection, owner))
 
 
 def _owner(connection: SqlConnection, write: ReadyWrite) -> int | None:

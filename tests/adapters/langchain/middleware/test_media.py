@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
 
 from reme_core import ReMe
-from reme_langchain import ReMeMiddleware, from_langchain, to_langchain
+from reme_langchain import ReMeMiddleware, ReMeStore, from_langchain, to_langchain
 from tests.adapters.langchain.agents import THREAD, invoke
 from tests.adapters.langchain.scripted import ScriptedChat
 from tests.support.images import BASE64, DATA_URL, IMAGE, base64_in, blobs_in
@@ -95,3 +97,25 @@ async def test_an_image_that_is_kept_apart_is_told_in_words_where_no_model_could
     shown = str([message.content for message in to_langchain(item.message for item in stored)])
     assert "sha256:" not in shown
     assert shown.count("'type': 'text'") == 2
+
+
+async def test_an_image_in_an_item_that_a_run_of_a_user_puts_is_a_blob(tmp_path: Path) -> None:
+    def note(state: MessagesState, runtime: Runtime[Any]) -> None:
+        assert runtime.store is not None
+        runtime.store.put(("notes",), "door", {"shown": state["messages"][-1].content, "mark": "reme-base64:"})
+
+    image = IMAGE[:200_000]
+    part = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{b64encode(image).decode()}"}}
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        store = ReMeStore(memory)
+        graph = StateGraph(MessagesState).add_node("note", note).add_edge(START, "note").compile(store=store)
+        for _ in range(2):
+            await graph.ainvoke({"messages": [HumanMessage([part])]}, {"configurable": {"user_id": "ann"}})
+        found = await store.aget(("notes",), "door")
+        assert found is not None
+        assert found.value == {"shown": [part], "mark": "reme-base64:"}
+        assert [item.value for item in await store.asearch(("notes",), filter={"mark": "reme-base64:"})] == [
+            found.value
+        ]
+    assert blobs_in(tmp_path / "memory.db") == [image]
+    assert base64_in(tmp_path / "memory.db") == []
