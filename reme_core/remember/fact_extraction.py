@@ -168,7 +168,7 @@ def extraction_question(
     """Return what the model is asked; `problems` are those of an earlier attempt."""
     types = wanted_types(task)
     messages = [with_media_told(message) for message in task.messages]
-    lines = conversation_lines(messages, max_chars=SHOWN_CHARS, zone=task.zone)
+    lines = conversation_lines(messages, max_chars=SHOWN_CHARS, zone=task.zone, terse=True)
     before = [fence("before", text)] if (text := _before(task)) else []
     fences = [fence("request", json_line(_wanted(task, types, known))), *before, fence("conversation", lines)]
     texts = [shortened(message.full_text, SHOWN_CHARS) for message in messages]

@@ -1,92 +1,24 @@
-"""Second call of distillation: the memories that each fact is compared with, and what it means for them."""
+"""Second call of distillation: what each fact means for the memories that it is compared with."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, tzinfo
 from enum import StrEnum
-from itertools import chain, zip_longest
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError
 
-from reme_core.ports import ListMemories, MemorySearch, ResponseSchema, Store, Target, Vector
+from reme_core.ports import ResponseSchema
+from reme_core.remember.fact_candidates import NearMemory
 from reme_core.remember.fact_extraction import Fact
 from reme_core.remember.written_facts import MAX_CONTENT_CHARS, listed, numbered, told_problems
-from reme_core.schema import FactPreview, Memory, Scope, TimePrecision, describe, last_part, shown_time, trust_field
+from reme_core.schema import FactPreview, Memory, TimePrecision, describe, last_part, shown_time, trust_field
 from reme_core.schema.checks import Text
-from reme_core.schema.tool_calls import is_guideline
 from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, WrittenAnswer, list_schema, lowered, with_problems
-from reme_core.steps.similar_memories import LEAST_COSINE, Overlap, overlap, undated
-from reme_core.steps.targets import all_memories, memories_about
 from reme_core.text import Language, estimate_tokens, fence, json_line, load_prompt, shortened
-
-FEW = 12
-"""A target with no more memories is shown whole: two that contradict each other need not share a word."""
-
-MOST = 4
-"""Of a target with more, at most so many are shown to each fact."""
-
-_SEARCHED = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedMemories:
-    """Finds neighbours within a scope. What was read of a target is kept: make one for each time of looking.
-
-    Attributes:
-        store: Where they are.
-        scope: Whose memories.
-    """
-
-    store: Store
-    scope: Scope
-    _first: dict[Target, tuple[Memory, ...] | None] = field(default_factory=dict)
-
-    async def all_of(self, target: Target) -> list[Memory]:
-        """Return all memories of a target, replaced ones included."""
-        return await all_memories(self.store, self.scope, replace(memories_about(target), include_superseded=True))
-
-    async def near(self, fact: Fact, vector: Vector | None) -> tuple[Memory, ...]:
-        """Return the memories that a fact may repeat, better, replace or take back, nearest first."""
-        few = await self._few(fact.target)
-        by_vector = [] if vector is None or few == () else await self._by_vector(fact, vector)
-        if few is not None:
-            by_words = sorted(few, key=lambda memory: -_overlap(fact, memory).share)
-            near = _taken_in_turn(by_words, by_vector)
-        else:
-            near = _taken_in_turn(await self._by_words(fact), by_vector)[:MOST]
-        # What the calls of a tool have taught is no statement that talk could better or take back.
-        return tuple(memory for memory in near if not is_guideline(memory))
-
-    async def _by_vector(self, fact: Fact, vector: Vector) -> list[Memory]:
-        search = MemorySearch(vector=vector, limit=MOST, filter=memories_about(fact.target), min_score=LEAST_COSINE)
-        return [item.memory for item in await self.store.search(self.scope, search)]
-
-    async def _by_words(self, fact: Fact) -> list[Memory]:
-        search = MemorySearch(text=undated(fact.index_text), limit=_SEARCHED, filter=memories_about(fact.target))
-        found = await self.store.search(self.scope, search)
-        return [item.memory for item in found if _overlap(fact, item.memory).is_near]
-
-    async def _few(self, target: Target) -> tuple[Memory, ...] | None:
-        """Return the memories of a target, if they are few."""
-        if target not in self._first:
-            query = ListMemories(filter=memories_about(target), limit=FEW + 1)
-            memories = (await self.store.list_memories(self.scope, query)).memories
-            self._first[target] = memories if len(memories) <= FEW else None
-        return self._first[target]
-
-
-def _overlap(fact: Fact, memory: Memory) -> Overlap:
-    return overlap(fact.index_text, memory.index_text, fact.target.memory_target)
-
-
-def _taken_in_turn(*rankings: Sequence[Memory]) -> tuple[Memory, ...]:
-    taken = {memory.memory_id: memory for memory in chain.from_iterable(zip_longest(*rankings)) if memory is not None}
-    return tuple(taken.values())
-
 
 SHOWN_CHARS = 300
 """Characters of a memory that the prompt shows: more than nearly all have, less than a page."""
@@ -94,8 +26,9 @@ SHOWN_CHARS = 300
 SHOWN_FACT_CHARS = 900
 """Characters of a fact that the prompt shows."""
 
-# Of memories a prompt shows as many as so many tokens hold: a dozen or so.
-_MEMORIES_TOKENS = 350
+# Both calls of a session of twenty short messages take at most 3,000 tokens; 1,700 are instructions, schemas, fences:
+# the first figure is what messages, facts and memories share. A longer session shows what it takes beyond the second.
+_SESSION_TOKENS, _SHORT_TOKENS, _MOST_ROOM = 1300, 850, 750
 _FIGURES = re.compile(r"\s*\d{1,9}\s*")
 # More decisions than so many for each fact are no answer.
 _MOST_TIMES = 10
@@ -184,22 +117,41 @@ class Decision(WrittenAnswer):
     content: Annotated[Text, AfterValidator(str.strip), Field(max_length=MAX_CONTENT_CHARS)] | None = None
 
 
-def nearest(cases: Sequence[ComparedFact]) -> list[ComparedFact]:
-    """Return cases with the nearest of their candidates, as many as a prompt has room for.
+def room_beside(extraction: int) -> int:
+    """Return how many tokens of facts and memories the comparison shows after an extraction from so many tokens.
 
-    The nearest of each fact goes first, then the second of each; a memory takes its room once.
+    A short session leaves room for more. A long one holds more facts.
     """
-    shown: dict[str, Memory] = {}
-    room = _MEMORIES_TOKENS
-    ranked = zip_longest(*(case.candidates for case in cases))
-    for memory in (memory for rank in ranked for memory in rank if memory is not None):
-        if memory.memory_id not in shown and room > 0:
-            shown[memory.memory_id] = memory
-            room -= estimate_tokens(_memory_line(memory, 0, UTC))
-    return [
-        replace(case, candidates=tuple(memory for memory in case.candidates if memory.memory_id in shown))
-        for case in cases
+    return max(_SESSION_TOKENS - extraction, min(_MOST_ROOM, extraction - _SHORT_TOKENS))
+
+
+def nearest(near: Sequence[tuple[Fact, Sequence[NearMemory]]], room: int) -> list[ComparedFact]:
+    """Return facts with those of their candidates that a prompt of so many tokens has room for, one pair at least.
+
+    The nearest of each fact goes first, then the second of each; among these what is nearer. A fact and a memory take
+    their room once, and a fact keeps every candidate that is shown.
+    """
+    pairs = [
+        (rank, -one.similarity, place, one.memory)
+        for place, (_, found) in enumerate(near)
+        for rank, one in enumerate(found)
     ]
+    facts, memories = set[int](), set[str]()
+    for _, _, place, memory in sorted(pairs, key=lambda pair: pair[:3]):
+        fact, found = near[place]
+        # Two digits for each candidate: more than there is room for are never shown.
+        numbers = range(10, 10 + len(found))
+        cost = 0 if place in facts else estimate_tokens(_fact_line(fact, place, numbers, UTC))
+        cost += 0 if memory.memory_id in memories else estimate_tokens(_memory_line(memory, 0, UTC))
+        if cost <= room or not facts:
+            room -= cost
+            facts.add(place)
+            memories.add(memory.memory_id)
+    shown = [
+        tuple(one.memory for one in found if place in facts and one.memory.memory_id in memories)
+        for place, (_, found) in enumerate(near)
+    ]
+    return [ComparedFact(fact=fact, candidates=own) for (fact, _), own in zip(near, shown, strict=True)]
 
 
 def reconcile_question(
@@ -216,7 +168,10 @@ def reconcile_question(
             if memory.memory_id not in numbers:
                 numbers[memory.memory_id] = len(numbers) + 1
                 memories.append(_memory_line(memory, numbers[memory.memory_id], zone))
-    facts = [_fact_line(case, place, numbers, zone) for place, case in enumerate(cases, 1)]
+    facts = [
+        _fact_line(case.fact, place, [numbers[memory.memory_id] for memory in case.candidates], zone)
+        for place, case in enumerate(cases, 1)
+    ]
     parts = [fence("memories", "\n".join(memories)), fence("facts", "\n".join(facts))]
     reader = DecisionReader(cases=cases, numbers=numbers)
     return JsonQuestion(
@@ -232,24 +187,29 @@ def reconcile_question(
 
 
 def _memory_line(memory: Memory, number: int, zone: tzinfo) -> str:
+    text = shortened(memory.content, SHOWN_CHARS)
+    line: dict[str, JsonValue] = {"n": number}
     # A memory without a time of its own holds since it was told.
-    since = "told" if memory.valid_from == memory.observed_at else "since"
-    line: dict[str, JsonValue] = {"n": number, since: _date(memory.valid_from, memory.valid_from_precision, zone)}
+    if memory.valid_from != memory.observed_at:
+        line |= _unsaid("since", _date(memory.valid_from, memory.valid_from_precision, zone), text)
     if memory.valid_to is not None:
-        line["until"] = _end(memory.valid_to, memory.valid_to_precision, zone)
-    return json_line({**line, **trust_field(memory.trust), "text": shortened(memory.content, SHOWN_CHARS)})
+        line |= _unsaid("until", _end(memory.valid_to, memory.valid_to_precision, zone), text)
+    return json_line({**line, **trust_field(memory.trust), "text": text})
 
 
-def _fact_line(case: ComparedFact, number: int, numbers: Mapping[str, int], zone: tzinfo) -> str:
-    fact = case.fact
+def _fact_line(fact: Fact, number: int, candidates: Sequence[int], zone: tzinfo) -> str:
+    text = shortened(fact.content, SHOWN_FACT_CHARS)
     line: dict[str, JsonValue] = {"fact": number}
     if fact.stated_from is not None:
-        line["since"] = _date(fact.stated_from, fact.stated_precision, zone)
+        line |= _unsaid("since", _date(fact.stated_from, fact.stated_precision, zone), text)
     if fact.ended_at is not None:
-        line["until"] = _end(fact.ended_at, fact.ended_precision, zone)
-    line |= trust_field(fact.trust)
-    own: list[JsonValue] = [numbers[memory.memory_id] for memory in case.candidates]
-    return json_line({**line, "text": shortened(fact.content, SHOWN_FACT_CHARS), "candidates": own})
+        line |= _unsaid("until", _end(fact.ended_at, fact.ended_precision, zone), text)
+    return json_line({**line, **trust_field(fact.trust), "text": text, "candidates": list(candidates)})
+
+
+def _unsaid(name: str, when: str, text: str) -> dict[str, JsonValue]:
+    """Return a time as a field, or none where the text names it."""
+    return {} if re.search(rf"(?<!\d){re.escape(when)}", text) else {name: when}
 
 
 def _date(moment: datetime, precision: TimePrecision, zone: tzinfo) -> str:

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reme_core.ports import BlockSummary, ChatModel, Clock, Embedder, Store, Vector, WriteBatch
+from reme_core.remember.fact_candidates import ComparedMemories, NearMemory
 from reme_core.remember.fact_extraction import Fact, extraction_question, facts_of, read_known_targets
 from reme_core.remember.fact_reconciliation import (
     ComparedFact,
-    ComparedMemories,
     FactAction,
     FactOutcome,
     nearest,
     reconcile_question,
+    room_beside,
 )
 from reme_core.remember.fact_resolution import AUTHOR, MemoryChanges, is_of_another_time, needs_past, summed_up
 from reme_core.remember.record_resolution import keep_records
@@ -29,7 +30,7 @@ from reme_core.steps.flow import Stage, stage
 from reme_core.steps.records import MemorySchema
 from reme_core.steps.similar_memories import find_equal_memories
 from reme_core.steps.targets import claim_on, target_of
-from reme_core.text import Language, prompt_language
+from reme_core.text import Language, estimate_tokens, prompt_language
 from reme_core.tools import revise
 
 
@@ -94,6 +95,7 @@ class _DistilState:
     rejected: list[RejectedFact] = field(default_factory=list)
     outcomes: Sequence[FactOutcome] = ()
     summaries: tuple[str, ...] = ()
+    extraction: int = 0
     records: tuple[WrittenRecord, ...] = ()
     seen: dict[str, Memory] = field(default_factory=dict)
     vectors: dict[str, Vector] = field(default_factory=dict)
@@ -167,6 +169,7 @@ async def extract(task: DistilTask, run: _DistilState) -> tuple[Fact, ...]:
     """Have the model take facts from the messages."""
     known = await read_known_targets(run.options.store, run.scope)
     question = extraction_question(task, known, run.language, run.problems)
+    run.extraction = estimate_tokens(question.user)
     # A record is about the user, as what is personal is.
     is_open = task.memory_type in {None, MemoryType.PERSONAL} and task.targets is None
     if is_open and run.options.schemas:
@@ -206,14 +209,12 @@ async def find_candidates(given: _SortedFacts, run: _DistilState) -> _SortedFact
     """Find what each fact may change; what has no neighbours is new."""
     await run.embed([fact.index_text for fact in given.facts])
     taken = {memory.memory_id for outcome in given.outcomes for memory in outcome.memories}
-    cases = list[ComparedFact]()
+    near = list[tuple[Fact, Sequence[NearMemory]]]()
     for fact in given.facts:
         found = await run.near.near(fact, run.vectors.get(fact.index_text))
-        run.seen |= {memory.memory_id: memory for memory in found}
-        cases.append(
-            ComparedFact(fact=fact, candidates=tuple(memory for memory in found if memory.memory_id not in taken))
-        )
-    cases = nearest(cases)
+        run.seen |= {one.memory.memory_id: one.memory for one in found}
+        near.append((fact, [one for one in found if one.memory.memory_id not in taken]))
+    cases = nearest(near, room_beside(run.extraction))
     new = tuple(FactOutcome(fact=case.fact, action=FactAction.ADD) for case in cases if not case.candidates)
     return _SortedFacts(outcomes=(*given.outcomes, *new), cases=tuple(case for case in cases if case.candidates))
 

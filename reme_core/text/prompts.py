@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from importlib import resources
 from typing import get_args
@@ -117,7 +117,7 @@ _HEAD_SHARE = 2 / 3
 
 
 def conversation_lines(
-    messages: Sequence[Message], *, first: int = 1, max_chars: int = 8000, zone: tzinfo = UTC
+    messages: Sequence[Message], *, first: int = 1, max_chars: int = 8000, zone: tzinfo = UTC, terse: bool = False
 ) -> str:
     r"""Write messages as JSON lines, numbered from `first`: `{"n":1,"at":"2023-05-08 Mon 13:56","by":"Alice",...}`.
 
@@ -126,8 +126,22 @@ def conversation_lines(
     users with a name that is no role; `trust` stands where it is less than the role says. Tool calls and results stand
     as text. A text of more than `max_chars` characters is shown as its head and its tail, with the number of
     characters left out between them.
+
+    `terse` leaves out what a line above says: `at`, on the same day within the hour, and that a speaker is an
+    assistant. What comes from tools is marked in each line.
     """
-    return "\n".join(_line(message, number, max_chars, zone) for number, message in enumerate(messages, first))
+    shown: datetime | None = None
+    roles: dict[str, str] = {}
+    lines: list[str] = []
+    for number, message in enumerate(messages, first):
+        is_known = shown is not None and _is_close(shown, message.created_at, zone)
+        at = None if is_known else prompt_time(message.created_at, zone)
+        lines.append(_line(message, number, at, roles.get(message.speaker), max_chars))
+        if terse:
+            shown = shown if is_known else message.created_at
+            if message.role in {"user", "assistant"}:
+                roles[message.speaker] = message.role
+    return "\n".join(lines)
 
 
 def with_media_told(message: Message) -> Message:
@@ -198,9 +212,18 @@ def shortened(text: str, max_chars: int) -> str:
     return f"{text[:head]} [… {left_out} characters left out …] {text[len(text) - tail :]}"
 
 
-def _line(message: Message, number: int, max_chars: int, zone: tzinfo) -> str:
-    fields: dict[str, JsonValue] = {"n": number, "at": prompt_time(message.created_at, zone), "by": message.speaker}
-    if message.speaker != message.role and (message.role != "user" or message.speaker in _ROLES):
+def _is_close(shown: datetime, moment: datetime, zone: tzinfo) -> bool:
+    """Tell whether a time is nearly the one shown above it, and of the same day."""
+    is_same_day = shown.astimezone(zone).date() == moment.astimezone(zone).date()
+    return is_same_day and timedelta(0) <= moment - shown < timedelta(hours=1)
+
+
+def _line(message: Message, number: int, at: str | None, role: str | None, max_chars: int) -> str:
+    """Write a message; `role` is the one that its speaker has so far, None where that is not known yet."""
+    fields: dict[str, JsonValue] = {"n": number} if at is None else {"n": number, "at": at}
+    fields["by"] = message.speaker
+    known = role or (message.speaker if message.speaker in _ROLES else "user")
+    if message.role != known:
         fields["role"] = message.role
     fields |= trust_field(message.trust, message.role)
     fields["text"] = shortened(message.full_text, max_chars)

@@ -112,21 +112,22 @@ async def test_a_change_of_today_replaces_and_one_of_tomorrow_does_not_yet(
 
 
 @pytest.mark.parametrize(
-    ("zone", "told", "since"),
-    [("UTC", "8 May 2023", "9 May 2023"), ("Asia/Tokyo", "9 May 2023", "10 May 2023")],
+    ("zone", "bought", "since"),
+    [("UTC", "7 May 2023", "9 May 2023"), ("Asia/Tokyo", "8 May 2023", "10 May 2023")],
 )
 async def test_memories_and_facts_are_shown_with_the_users_days_and_months(
-    tmp_path: Path, zone: str, told: str, since: str
+    tmp_path: Path, zone: str, bought: str, since: str
 ) -> None:
+    boat = fact("Alice has a boat", valid_from="2023-05-07T22:30:00Z")
     more = [
         fact("Alice sold a boat in the morning", valid_from="2023-05-09T22:30:00Z"),
         fact("Alice built a boat", valid_from="2023-05", valid_to="2023-05"),
     ]
-    with ScriptedChatModel([facts(fact("Alice has a boat")), facts(*more), choose()]) as model:
+    with ScriptedChatModel([facts(boat), facts(*more), choose()]) as model:
         async with ReMe("space", tmp_path, llm=model, embedding=None, timezone=zone) as memory:
             await memory.summary([LATE], user_id="u")
             await memory.summary([said("I sold it", "2023-05-10T01:00:00Z")], user_id="u")
-    assert [line["told"] for line in shown_lines(model.requests[-1], "memories")] == [told]
+    assert [line["since"] for line in shown_lines(model.requests[-1], "memories")] == [bought]
     sold, built = shown_lines(model.requests[-1], "facts")
     assert (sold["since"], built["since"], built["until"]) == (since, "May 2023", "May 2023")
 

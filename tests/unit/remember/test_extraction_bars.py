@@ -13,19 +13,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reme_core.errors import ModelOutputError
-from reme_core.models import CharacterTokenCounter, OpenAIChat
+from reme_core.models import CharacterTokenCounter
+from reme_core.models.endpoint_failures import response_format
 from reme_core.ports import ChatRequest, MemorySearch
 from reme_core.schema import Memory, MemoryType, Message
 from reme_core.steps.distillation import DistilTask
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
-from tests.support.openai_server import KEY, Completion, OpenAIServer
 from tests.support.temporary_store import TemporaryStore
 from tests.unit.remember.distilling import (
     NOW,
     OTHER,
     SCOPE,
     all_of,
+    choose,
     decision,
     decisions,
     distiller,
@@ -123,40 +124,45 @@ def of_length(text: str, chars: int) -> str:
     return (text * (chars // len(text) + 1))[:chars]
 
 
-def tokens_of(server: OpenAIServer) -> int:
-    """What the requests take, the forms of the answers included."""
-    count = CharacterTokenCounter().count
-    formats = sum(count(json.dumps(body["response_format"], ensure_ascii=False)) for body in server.bodies)
-    return formats + sum(count(item["content"]) for body in server.bodies for item in body["messages"])
+def tokens_of(request: ChatRequest) -> int:
+    """What a request takes, the form of the answer included, as it is sent."""
+    assert request.response_schema is not None
+    form = json.dumps(response_format(request.response_schema, "schema"), separators=(",", ":"))
+    return sum(map(CharacterTokenCounter().count, (form, *(message.text for message in request.messages))))
 
 
 async def spend(messages: list[Message], memory: str, facts_told: int, **options: Any) -> int:
     """Return the tokens of a session whose target is known well, and whose facts all have neighbours."""
-    store = await store_of(*(known(memory.format(number)) for number in range(40)))
-    said = [fact(f"{memory.format('A')}{number}", number + 1) for number in range(facts_told)]
-    decided = [decision(number + 1, "add") for number in range(facts_told)]
-    with OpenAIServer() as server:
-        server.replies(Completion(text=facts(*said)), Completion(text=decisions(*decided)))
-        async with OpenAIChat("any", base_url=server.base_url, api_key=KEY) as model:
-            await distiller(store, model).distil(SCOPE, task_of(messages, **options))
-        assert len(server.requests) == 2
-        return tokens_of(server)
+    store = await store_of(*(known(memory.format(number)) for number in range(20)))
+    said = [fact(f"{memory.format('A')}{number}", number % len(messages) + 1) for number in range(facts_told)]
+    with ScriptedChatModel([facts(*said), choose()]) as model:
+        await distiller(store, model).distil(SCOPE, task_of(messages, **options))
+    assert len(shown(model.requests[1], "facts")) > 1
+    return sum(map(tokens_of, model.requests))
 
-
-RELATIONS = 180
-"""What asking for relations takes of the first call: the sentence on them, their form and a line of the example."""
 
 NURSE_EN = "Alice works as a nurse in the city hospital, ward {}"
 NURSE_ZH = "小王在市立医院第{}病区当护士，每周值两次夜班"
+# As long as facts of talk are, which are some 110 characters.
+LONG_EN = NURSE_EN + ", where she has had two nights a week since her sister Mia was born"
+LONG_ZH = NURSE_ZH + "，因为她的妹妹小美出生了"
 
 
 @pytest.mark.parametrize(
-    ("talk", "chars", "memory"), [(TALK_EN, 85, NURSE_EN), (TALK_ZH, 30, NURSE_ZH)], ids=["en", "zh"]
+    ("talk", "chars", "memory", "facts_told"),
+    [(TALK_EN, 85, NURSE_EN, 10), (TALK_EN, 170, LONG_EN, 25), (TALK_ZH, 30, NURSE_ZH, 10), (TALK_ZH, 53, LONG_ZH, 25)],
+    ids=["en", "en, dear", "zh", "zh, dear"],
 )
 async def test_twenty_short_messages_cost_two_calls_and_three_thousand_tokens(
-    talk: str, chars: int, memory: str
+    talk: str, chars: int, memory: str, facts_told: int
 ) -> None:
-    assert await spend(say(*[of_length(talk, chars)] * 20), memory, 10) <= 3000 + RELATIONS
+    """Two people of whom one is the assistant for the session, in messages as long as those of LoCoMo are and more."""
+    messages = say(*[of_length(talk, chars)] * 20)
+    turns = [
+        message if place % 2 else message.model_copy(update={"role": "assistant", "name": "Caroline"})
+        for place, message in enumerate(messages)
+    ]
+    assert await spend(turns, memory, facts_told) <= 3000
 
 
 @pytest.mark.parametrize(
@@ -169,7 +175,7 @@ async def test_a_chunk_of_long_messages_costs_its_own_tokens_and_fifteen_hundred
     own = sum(map(CharacterTokenCounter().count, texts))
     before = tuple(say(*[of_length(talk, 2000)] * 6))
     thread = of_length(talk, 1000)
-    assert await spend(say(*texts), memory, 15, before=before, thread=thread) <= own + 2 * 1500 + RELATIONS
+    assert await spend(say(*texts), memory, 40, before=before, thread=thread) <= own + 2 * 1500
 
 
 @pytest.mark.parametrize("spoken", ["I moved last week", "I skied yesterday", "In two months I fly to Rome"])

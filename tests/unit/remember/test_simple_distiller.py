@@ -393,6 +393,38 @@ async def test_an_event_that_is_over_is_not_replaced_by_what_comes_after() -> No
     assert await store.get(SCOPE, [trip.memory_id]) == [trip]
 
 
+async def test_prompts_show_the_times_that_the_texts_do_not_name() -> None:
+    second_of_may = datetime(2021, 5, 2, tzinfo=UTC)
+    store = await store_of(
+        known("Alice bought a boat (2 May 2021)", valid_from=second_of_may, valid_from_precision="day"),
+        known("Alice painted her boat (12 May 2021)", valid_from=second_of_may, valid_from_precision="day"),
+        known("Alice's boat leaks"),
+    )
+    said = facts(
+        fact("Alice sold her boat (7 May 2023)", valid_from="2023-05-07"),
+        fact("Alice's new boat is due", valid_to="2023-06"),
+    )
+    _, model = await run(store, task_of(say("x")), said, choose())
+    memories, told = (shown(model.requests[1], name) for name in ("memories", "facts"))
+    assert {line["text"]: line.get("since") for line in memories} == {
+        "Alice bought a boat (2 May 2021)": None,
+        "Alice painted her boat (12 May 2021)": "2 May 2021",
+        "Alice's boat leaks": None,
+    }
+    assert [(line.get("since"), line.get("until")) for line in told] == [(None, None), (None, "June 2023")]
+
+
+async def test_a_longer_session_is_compared_with_more() -> None:
+    things = [f"quilt{number} of wool" for number in range(14)]
+    said = facts(*(fact(f"Alice sold {thing} at the winter fair in Oslo") for thing in things))
+    compared = []
+    for messages in (20, 40):
+        store = await store_of(*(known(f"Alice sews {thing} for the winter fair in Oslo") for thing in things))
+        _, model = await run(store, task_of(say(*["x" * 150] * messages)), said, choose())
+        compared.append(len(shown(model.requests[1], "facts")))
+    assert 3 < compared[0] < compared[1] / 1.5
+
+
 async def test_a_change_that_lies_ahead_closes_nothing_yet() -> None:
     store = await store_of(known("Alice lives in Berlin"))
     said = facts(fact("Alice will live in Lisbon from July 2023", valid_from="2023-07-08"))

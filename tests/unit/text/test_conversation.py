@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -51,6 +51,38 @@ def test_each_message_is_one_line_of_json_that_holds_its_text(turns: list[tuple[
     assert [item["by"] for item in read] == [item.name for item in messages]
     assert [item["n"] for item in read] == list(range(7, 7 + len(messages)))
     assert "<" not in "".join(lines[1:-1])
+
+
+def test_terse_lines_leave_out_what_a_line_above_says_of_the_time_and_the_speaker() -> None:
+    def spoken(minutes: int, role: str, name: str | None) -> Message:
+        at = datetime(2023, 5, 8, 22, 30, tzinfo=UTC) + timedelta(minutes=minutes)
+        return Message(role=role, name=name, content=(TextBlock(text="x"),), created_at=at)
+
+    turns = [
+        spoken(0, "user", "Alice"),
+        spoken(59, "assistant", "Bob"),
+        spoken(60, "assistant", "Bob"),
+        spoken(60, "tool", "grep"),
+        spoken(61, "tool", "grep"),
+        spoken(90, "user", "Bob"),
+        spoken(80, "assistant", None),
+        spoken(100, "user", "Alice"),
+    ]
+    lines = [json.loads(line) for line in conversation_lines(turns, terse=True).splitlines()]
+    assert [(line.get("at", "")[8:], line["by"], line.get("role")) for line in lines] == [
+        ("08 Mon 22:30", "Alice", None),
+        ("", "Bob", "assistant"),
+        ("08 Mon 23:30", "Bob", None),
+        ("", "grep", "tool"),
+        ("", "grep", "tool"),
+        ("09 Tue 00:00", "Bob", "user"),
+        ("08 Mon 23:50", "assistant", None),
+        ("09 Tue 00:10", "Alice", None),
+    ]
+    assert [json.loads(line)["at"] for line in conversation_lines(turns[3:5]).splitlines()] == [
+        "2023-05-08 Mon 23:30",
+        "2023-05-08 Mon 23:31",
+    ]
 
 
 def test_a_line_is_short_and_says_when_and_who() -> None:
