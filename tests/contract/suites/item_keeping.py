@@ -26,6 +26,7 @@ from reme_core.schema import MemoryType
 from reme_core.schema.blobs import make_blob
 from reme_core.testing.store_values import ALICE, BOB, DIMENSION, at, axis, bad_vectors
 from tests.contract.suites.item_values import (
+    OF_ALICE,
     PLACE,
     RECORD,
     SPACE,
@@ -36,6 +37,7 @@ from tests.contract.suites.item_values import (
     get,
     keys,
     namespaces,
+    of_alice,
     put,
     stacked,
     write,
@@ -299,6 +301,33 @@ class ItemTimesToLive:
         assert (await get(store, "a")).value == {"x": other}
         await write(store, address("a"), minute=4)
         assert [(await store.count(scope)).blobs for scope in (ALICE, BOB)] == [0, 1]
+
+    async def test_bytes_go_with_a_users_item_also_where_others_put_something_in_its_place(self, store: Store) -> None:
+        image, other = (b64encode(bytes([n]) * 30_000).decode() for n in (1, 2))
+        alices, bobs = (replace(put("a", {"x": image}), owner=owner) for owner in (ALICE, BOB))
+        replaced: list[list[PutItem | ItemAddress]] = [
+            [put("a", {"x": other})],
+            [bobs],
+            [address("a"), bobs],
+            [address("a"), replace(put("a", {"x": other}), owner=ALICE)],
+        ]
+        for minute, writes in enumerate(replaced):
+            await write(store, alices, minute=minute)
+            await write(store, *writes, minute=minute + 0.5)
+            [is_alices] = {put.owner == ALICE for put in writes if isinstance(put, PutItem)}
+            assert (await store.count(ALICE)).blobs == is_alices
+            await write(store, address("a"), minute=minute + 0.7)
+            assert [(await store.count(scope)).blobs for scope in (ALICE, BOB)] == [0, 0]
+
+    async def test_bytes_go_with_an_item_that_is_over_or_becomes_a_memory(self, store: Store) -> None:
+        image, other = (b64encode(bytes([n]) * 30_000).decode() for n in (1, 2))
+        await write(store, replace(put("a", {"x": image}, ttl_s=1), owner=ALICE))
+        await write(store, replace(put("a", {"x": other}), owner=ALICE), minute=1, omit_expired=True)
+        assert (await store.count(ALICE)).blobs == 1
+        await write(store, address("a"), minute=2)
+        await write(store, replace(put(address("m", OF_ALICE), {"x": image}), owner=ALICE), minute=2)
+        await write(store, put(of_alice("m"), {"content": "Likes tea."}), minute=3)
+        assert (await store.count(ALICE)).blobs == 0
 
     async def test_a_mark_in_an_item_stays_what_it_is_whoever_has_such_bytes(self, store: Store) -> None:
         image = b64encode(bytes(30_000)).decode()

@@ -14,8 +14,8 @@ from reme_core.stores.sql.connection import SqlConnection
 from reme_core.stores.sql.memory_rows import find_memory, from_microseconds, microseconds
 
 _SELECT = (
-    "SELECT items.item, ns, key, value, items.created, updated, expires, ttl, memory_row, body, superseded_by"
-    " FROM items LEFT JOIN memories ON memories.row = memory_row"
+    "SELECT items.item, ns, key, value, items.created, updated, expires, ttl, memory_row, body, superseded_by,"
+    " erased_with FROM items LEFT JOIN memories ON memories.row = memory_row"
 )
 _OF_OWNER = "scope = (SELECT erased_with FROM items WHERE item = ?)"
 _SOME = 500
@@ -26,7 +26,8 @@ NOT_ITEMS = NO_STATEMENTS | {MemoryType.HISTORY}
 class ItemRow(NamedTuple):
     """A row of `items`, or one of `memories` that was not written as an item (`item` None, `ns` None).
 
-    Times in microseconds since 1970; `body` is the memory as JSON, `superseded_by` the one that replaced it.
+    Times in microseconds since 1970; `body` is the memory as JSON, `superseded_by` the one that replaced it, `owner`
+    the number of the scope whose end is that of the item.
     """
 
     item: int | None
@@ -40,6 +41,7 @@ class ItemRow(NamedTuple):
     memory_row: int | None
     body: str | None
     superseded_by: str | None
+    owner: int | None
 
     @property
     def is_closed(self) -> bool:
@@ -137,6 +139,7 @@ def _of_memory(number: int, body: str) -> ItemRow:
         None,
         number,
         body,
+        None,
         None,
     )
 

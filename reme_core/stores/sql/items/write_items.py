@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -105,6 +106,8 @@ def _put(
             "UPDATE items SET updated = ?, expires = ?, ttl = ?, memory_row = ?, value = ? WHERE item = ?",
             (*columns, item),
         )
+        if row.owner is not None and is_apart(row.value or ""):
+            drop_unused(connection, row.owner)
     else:
         owner = _owner(connection, write)
         born = (ns, write.key, times.created, *columns, owner)
@@ -190,8 +193,9 @@ def write_items(
     held = _held(connection, memory_space, batch.writes)
     memories = [memory for row in held.values() if (memory := row.memory()) is not None]
     gone = [row for write in batch.writes if write.put is None and (row := held.get((write.path, write.key)))]
-    of_others = not connection.dialect.is_file and any(is_apart(row.value or "") for row in gone)  # their bytes go
-    if scopes is not None and (of_others or not {memory.scope for memory in memories}.issubset(scopes)):
+    if scopes is not None and not {memory.scope for memory in memories}.issubset(scopes):
+        raise WholeSpaceNeeded
+    if scopes is not None and not connection.dialect.is_file and _frees_of_others(connection, held, batch):
         raise WholeSpaceNeeded
     if gone:
         connection.dialect.note_erasure(connection)
@@ -251,6 +255,20 @@ def _held(connection: SqlConnection, memory_space: str, writes: Sequence[ReadyWr
     return held
 
 
+def _replaces(row: ItemRow, write: ReadyWrite, batch: ReadyBatch) -> bool:
+    """Whether a write takes the place of what is there, not only its address."""
+    return write.put is not None and not write.fresh and not (batch.omit_expired and row.is_over(batch.at))
+
+
+def _frees_of_others(connection: SqlConnection, held: dict[tuple[str, str], ItemRow], batch: ReadyBatch) -> bool:
+    """Whether bytes may go of a scope that the writes don't name as their owner."""
+    return any(
+        not _replaces(row, write, batch) or _owner(connection, write) != row.owner
+        for write in batch.writes
+        if (row := held.get((write.path, write.key))) is not None and is_apart(row.value or "")
+    )
+
+
 def _write_plain(
     connection: SqlConnection,
     memory_space: str,
@@ -264,8 +282,7 @@ def _write_plain(
     added: list[ReadyWrite] = []
     for write in writes:
         row = held.get((write.path, write.key))
-        replaces = row is not None and not write.fresh and not (batch.omit_expired and row.is_over(batch.at))
-        if row is not None and row.item is not None and write.put is not None and replaces:
+        if row is not None and row.item is not None and _replaces(row, write, batch):
             replaced.append((row, write))
             changed.append((row.item, write))
             continue
@@ -293,7 +310,7 @@ def _write_plain(
         [(item, vector.tobytes()) for item, _, vectors in having for vector in vectors],
     )
     log_item_changes(connection, [(ns, item) for item, ns, _ in having])
-    _drop_unused(connection, [write for row, write in replaced if is_apart(row.value or "")])
+    _drop_unused(connection, [(row, write) for row, write in replaced if is_apart(row.value or "")])
     remove_empty(connection, {row.ns for row in gone if row.ns is not None})
 
 
@@ -332,12 +349,16 @@ def _owned(connection: SqlConnection, memory_space: str, write: ReadyWrite) -> t
         return keep_apart(connection, number, write.text), number
 
 
-def _drop_unused(connection: SqlConnection, writes: Sequence[ReadyWrite]) -> None:
-    """Remove bytes that only the values before these referred to, of the users whose these are."""
-    for owner in {write.put.owner for write in writes if write.put is not None}:
-        if owner is not None:
-            with connection.dialect.within(connection, owner):
-                drop_unused(connection, enter_scope(connection, owner))
+def _drop_unused(connection: SqlConnection, replaced: Sequence[tuple[ItemRow, ReadyWrite]]) -> None:
+    """Remove bytes that only the values before these referred to, whoever has put those in their place."""
+    owners: dict[int, Scope | None] = {}
+    for row, write in replaced:
+        if row.owner is not None and write.put is not None:
+            is_theirs = _owner(connection, write) == row.owner
+            owners[row.owner] = write.put.owner if is_theirs else owners.get(row.owner)
+    for number, owner in owners.items():  # that of others: see `_frees_of_others`
+        with nullcontext() if owner is None else connection.dialect.within(connection, owner):
+            drop_unused(connection, number)
 
 
 def _owner(connection: SqlConnection, write: ReadyWrite) -> int | None:
