@@ -39,6 +39,7 @@ from reme_core.rules import settle_equal
 from reme_core.schema import (
     NO_VECTORS,
     STATEMENTS,
+    Blob,
     Block,
     DumpedLibrary,
     LineProblem,
@@ -247,10 +248,14 @@ async def _read(
 
 @dataclass(frozen=True, slots=True)
 class _Media:
-    """The bytes of images and files by reference: what is brought by a file, or held, and what its lines refer to."""
+    """The bytes of images and files by reference: what a file brings, or is held, and what its lines refer to.
+
+    `late` are those that a line brings behind one that refers to them.
+    """
 
     known: set[str] = field(default_factory=set)
     borrowed: dict[str, list[int]] = field(default_factory=dict)
+    late: dict[str, Blob] = field(default_factory=dict)
 
 
 async def _unknown_bytes(store: Store, scope: Scope, media: _Media) -> AsyncIterator[LineProblem]:
@@ -260,7 +265,7 @@ async def _unknown_bytes(store: Store, scope: Scope, media: _Media) -> AsyncIter
             await store.get_blob(scope, ref)
             media.known.add(ref)
         except BlobNotFoundError:
-            reason = f"{ref!r} is an image or file whose bytes no line before it brings"
+            reason = f"{ref!r} is an image or file whose bytes no line brings"
             for line in lines:
                 yield LineProblem(line=line, reason=reason)
 
@@ -268,12 +273,12 @@ async def _unknown_bytes(store: Store, scope: Scope, media: _Media) -> AsyncIter
 def _usable(lines: Sequence[ScopeLine], bad: Collection[int], media: _Media) -> Iterator[BaseModel]:
     """Yield what lines bring; of bad ones messages alone, without the images and files that are bad in them."""
     for line in lines:
-        item = line.item
-        if line.line not in bad:
+        item, is_bad = line.item, line.line in bad
+        if isinstance(item, StoredMessage) and (is_bad or media.late):
+            told = with_broken_media_told(item.message, known=media.known) if is_bad else item.message
+            yield item.model_copy(update={"message": told.joined(media.late)})
+        elif not is_bad:
             yield item
-        elif isinstance(item, StoredMessage):
-            told = with_broken_media_told(item.message, known=media.known)
-            yield item.model_copy(update={"message": told})
 
 
 def _of(model: type[T], items: Sequence[object]) -> list[T]:
@@ -300,6 +305,7 @@ def _missing_parts(lines: Sequence[ScopeLine], media: _Media) -> Iterator[LinePr
                 told = with_broken_media_told(item.message, known=item.message.blob_references)
                 message, taken = told.apart()
             media.known.update(taken)
+            media.late.update({ref: blob for ref, blob in taken.items() if media.borrowed.pop(ref, None)})
             for ref in message.blob_references:
                 if ref not in media.known:
                     media.borrowed.setdefault(ref, []).append(line.line)

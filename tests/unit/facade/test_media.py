@@ -151,10 +151,25 @@ async def test_a_file_that_lacks_the_bytes_of_a_message_is_refused_whole(memory:
     file = tmp_path / "ann.jsonl"
     await memory.export(file, user_id="ann")
     file.write_text(file.read_text().replace("data:image/png;base64,iVBORw0KGgpzbWFsbA==", blob_reference(SMALL)))
-    with pytest.raises(InvalidLinesError, match="bytes no line before it brings"):
+    with pytest.raises(InvalidLinesError, match="bytes no line brings"):
         await memory.import_(file, user_id="bob")
     assert (await memory.stats(user_id="bob")).messages == 0
     assert (await memory.import_(file, user_id="ann")).messages == 2
+
+
+async def test_lines_of_an_export_bring_an_image_in_any_order(memory: ReMe, tmp_path: Path) -> None:
+    for name in ("m1", "m2"):
+        said = {"role": "user", "content": [{"type": "image", "data": SMALL}], "message_id": name}
+        await memory.summary([said], user_id="ann", session_id=name)
+    file = tmp_path / "ann.jsonl"
+    await memory.export(file, user_id="ann")
+    head, *lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join([head, *reversed(lines)]))
+    for known in (0, 2):
+        moved = await memory.import_(file, user_id="bob", skip_bad_lines=True)
+        assert (moved.known_messages, moved.problems) == (known, ())
+    for stored in await memory.get_messages(["m1", "m2"], user_id="bob"):
+        assert stored.message.blob_references == (blob_reference(SMALL),)
 
 
 async def test_a_flipped_byte_of_an_export_costs_one_image_where_bad_lines_are_to_be_skipped(
