@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from reme_core.errors import BlobNotFoundError, ConflictError, InvalidInputError, OffloadNotFoundError
+from reme_core.errors import BlobNotFoundError, ConflictError, OffloadNotFoundError
 from reme_core.ports import (
     AppendMessages,
     Embedder,
@@ -39,7 +38,6 @@ from reme_core.rules import settle_equal
 from reme_core.schema import (
     NO_VECTORS,
     STATEMENTS,
-    Blob,
     Block,
     DumpedLibrary,
     LineProblem,
@@ -57,6 +55,7 @@ from reme_core.steps.message_bytes import with_bytes
 from reme_core.steps.message_lines import all_pages, find_all, pieces_of
 from reme_core.text import with_broken_media_told
 from reme_core.transfer.json_lines import NoteDraft, unnoted
+from reme_core.transfer.line_checks import Media, contradictions, missing_parts
 from reme_core.transfer.transfer_file import Contents, ScopeLine, file_lines, read_scope, refusal, write_file
 
 T = TypeVar("T")
@@ -199,8 +198,12 @@ async def import_scope(
     lines, problems = await _read(path, scope, progress)
     if problems and not skip_bad_lines:
         raise refusal(path, problems, "nothing was imported; correct them, or skip bad lines")
-    media = _Media()
-    problems += await asyncio.to_thread(lambda: list(_missing_parts(lines, media)))
+    if others := list(contradictions(lines)):
+        problems += others
+        gone = {problem.line for problem in others}
+        lines = [line for line in lines if line.line not in gone]
+    media = Media()
+    problems += await asyncio.to_thread(lambda: list(missing_parts(lines, media)))
     problems += [problem async for problem in _unknown_bytes(store, scope, media)]
     problems.sort(key=lambda problem: problem.line)
     if problems and not skip_bad_lines:
@@ -246,19 +249,7 @@ async def _read(
     return lines, problems
 
 
-@dataclass(frozen=True, slots=True)
-class _Media:
-    """The bytes of images and files by reference: what a file brings, or is held, and what its lines refer to.
-
-    `late` are those that a line brings behind one that refers to them.
-    """
-
-    known: set[str] = field(default_factory=set)
-    borrowed: dict[str, list[int]] = field(default_factory=dict)
-    late: dict[str, Blob] = field(default_factory=dict)
-
-
-async def _unknown_bytes(store: Store, scope: Scope, media: _Media) -> AsyncIterator[LineProblem]:
+async def _unknown_bytes(store: Store, scope: Scope, media: Media) -> AsyncIterator[LineProblem]:
     """Find the lines whose bytes neither the file brings nor the scope holds; what it holds is known from then on."""
     for ref, lines in media.borrowed.items():
         try:
@@ -270,7 +261,7 @@ async def _unknown_bytes(store: Store, scope: Scope, media: _Media) -> AsyncIter
                 yield LineProblem(line=line, reason=reason)
 
 
-def _usable(lines: Sequence[ScopeLine], bad: Collection[int], media: _Media) -> Iterator[BaseModel]:
+def _usable(lines: Sequence[ScopeLine], bad: Collection[int], media: Media) -> Iterator[BaseModel]:
     """Yield what lines bring; of bad ones messages alone, without the images and files that are bad in them."""
     for line in lines:
         item, is_bad = line.item, line.line in bad
@@ -289,45 +280,6 @@ def _with_one_of_each(items: Sequence[BaseModel]) -> list[BaseModel]:
     """Let one of the memories that say the same be current: an earlier release wrote all that had an end beside it."""
     settled = {memory.memory_id: memory for memory in settle_equal(_of(Memory, items))}
     return [settled.get(item.memory_id, item) if isinstance(item, Memory) else item for item in items]
-
-
-def _missing_parts(lines: Sequence[ScopeLine], media: _Media) -> Iterator[LineProblem]:
-    """Find what points at messages that the file lacks, and what stands in it twice; note what bytes there are."""
-    said = {line.item.message.message_id for line in lines if isinstance(line.item, StoredMessage)}
-    first: dict[str, int] = {}
-    for line in lines:
-        item = line.item
-        if isinstance(item, StoredMessage):
-            try:
-                message, taken = item.message.apart()
-            except InvalidInputError as exc:
-                yield LineProblem(line=line.line, reason=str(exc))
-                told = with_broken_media_told(item.message, known=item.message.blob_references)
-                message, taken = told.apart()
-            media.known.update(taken)
-            media.late.update({ref: blob for ref, blob in taken.items() if media.borrowed.pop(ref, None)})
-            for ref in message.blob_references:
-                if ref not in media.known:
-                    media.borrowed.setdefault(ref, []).append(line.line)
-        if isinstance(item, (Block, OffloadRecord)) and not said.issuperset(item.message_ids):
-            yield LineProblem(line=line.line, reason=f"{_name(item)} points at messages that the file lacks")
-        # What stands twice as a message or a block is written once in any case.
-        if isinstance(item, (Memory, OffloadRecord, ToolCallResult)):
-            name = _name(item)
-            if first.setdefault(name, line.line) != line.line:
-                yield LineProblem(line=line.line, reason=f"{name} stands twice, in line {first[name]} already")
-
-
-def _name(item: Block | Memory | OffloadRecord | ToolCallResult) -> str:
-    match item:
-        case Block():
-            return f"block {item.block_id!r}"
-        case Memory():
-            return f"memory {item.memory_id!r}"
-        case OffloadRecord():
-            return f"offload {item.reference!r}"
-        case ToolCallResult():
-            return f"tool call {item.call_id!r}"
 
 
 async def _import_messages(

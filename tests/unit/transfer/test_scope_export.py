@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
-from reme_core.errors import ConflictError, InvalidInputError
+from reme_core import ReMe
+from reme_core.errors import ConflictError, InvalidInputError, InvalidLinesError
 from reme_core.ports import (
     AppendMessages,
     ListMemories,
@@ -200,3 +202,42 @@ async def test_offloads_that_come_and_go_during_an_export_leave_a_file_that_can_
     await import_scope(store, None, BOB, file)
     assert {info.reference for info in (await store.list_offloads(BOB, ListOffloads())).offloads} == set(references)
     await store.close()
+
+
+@pytest.mark.parametrize("kind", ["message", "block"])
+@pytest.mark.parametrize("change", [{"session_id": "other"}, {"other": "one"}, {"block_id": "another"}])
+async def test_what_fits_no_other_line_costs_that_line_alone(
+    tmp_path: Path, kind: str, change: dict[str, JsonValue]
+) -> None:
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        await memory.summary([{"role": "user", "content": "a", "message_id": "m"}], user_id="ann", session_id="s")
+        file = tmp_path / "ann.jsonl"
+        await memory.export(file, user_id="ann")
+        head, *lines = (json.loads(line) for line in file.read_text().splitlines())
+        [line] = (json.loads(json.dumps(line)) for line in lines if line["kind"] == kind)
+        if "other" not in change:
+            line["value"].update(change)
+        elif kind == "message":
+            line["value"]["message"]["content"] = "b"
+        else:
+            line["value"]["summary"] = "b"
+        file.write_text("".join(json.dumps(one) + "\n" for one in (head, *lines, line)))
+        for _ in range(2):
+            moved = await memory.import_(file, user_id="bob", skip_bad_lines=True)
+            wrong = (kind, change) != ("message", {"block_id": "another"})  # blocks say themselves what lies in them
+            assert [problem.line for problem in moved.problems] == [len(lines) + 2] * wrong
+            assert (await memory.stats(user_id="bob")).messages == 1
+
+
+async def test_a_block_whose_messages_are_in_another_session_is_told_before_anything_is_imported(
+    tmp_path: Path,
+) -> None:
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        await memory.summary([("user", "a")], user_id="ann", session_id="s")
+        file = tmp_path / "ann.jsonl"
+        await memory.export(file, user_id="ann")
+        file.write_text(file.read_text().replace('"session_id": "s"', '"session_id": "t"', 1))
+        with pytest.raises(InvalidLinesError, match="points at messages of another session"):
+            await memory.import_(file, user_id="bob")
+        assert (await memory.stats(user_id="bob")).messages == 0
+        assert (await memory.import_(file, user_id="bob", skip_bad_lines=True)).messages == 1
