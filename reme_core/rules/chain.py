@@ -71,7 +71,8 @@ def place(chain: Sequence[Memory], new: Memory, *, at: datetime, named: Collecti
     Of two memories the one said later holds from its beginning on: it ends the other one there, or makes it one that
     never held, if it began no later. What was told with an end of its own keeps that, and stays current; one that is
     `named` is replaced, unless it was over when the new one was said and began: that is history, and true for good.
-    What begins only after `at` ends nothing yet. Of what was said at the same time the text decides.
+    What begins only after `at` ends nothing yet. Of what was said at the same time the text decides. One that was
+    joined into another takes no part: that one's time is the time of both.
 
     Args:
         chain: The memories that the new one takes its place among.
@@ -79,7 +80,7 @@ def place(chain: Sequence[Memory], new: Memory, *, at: datetime, named: Collecti
         at: The time of writing.
         named: Those that the new one was said to replace, by id.
     """
-    held = {memory.memory_id: memory for memory in chain}
+    held = {memory.memory_id: memory for memory in chain if memory.is_current or memory.valid_to is not None}
     placed, changed = new, list[Memory]()
     for old in held.values():
         if _rank(old) < _rank(new):

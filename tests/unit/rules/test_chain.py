@@ -52,6 +52,18 @@ def told(held: dict[str, Memory]) -> set[tuple[object, ...]]:
     }
 
 
+def test_a_joined_memory_gets_no_end_where_what_it_was_joined_into_is_replaced() -> None:
+    tea = memory("tea", 2)
+    joined = memory("tea too", 1).model_copy(update={"superseded_by": tea.memory_id})
+    coffee, juice = memory("coffee", 3), memory("juice", 0)
+    chain = chain_of([tea, joined, coffee], [tea.memory_id])
+    [ended] = place(chain, coffee, at=NOW).changed
+    assert (ended.memory_id, ended.superseded_by, ended.valid_to) == (tea.memory_id, coffee.memory_id, day(3))
+    before = place(chain, juice, at=NOW).memory
+    assert before is not None
+    assert before.superseded_by == tea.memory_id
+
+
 DAYS = st.integers(0, 6)
 UNDATED = st.lists(DAYS, max_size=7).map(lambda days: [memory(f"place {n}", said) for n, said in enumerate(days)])
 DATED = st.lists(st.tuples(DAYS, st.none() | DAYS, st.none() | DAYS), max_size=7).map(
