@@ -130,15 +130,19 @@ async def _asked(context: FlowContext, pairs: Sequence[NearPair], *, at: datetim
 def tidied_links(held: Mapping[str, Memory], merges: Iterable[MergedMemories]) -> tuple[TidiedLink, ...]:
     """Return the replaced memories that name one that is replaced itself, each with the end of its chain.
 
-    A chain that ends in nothing, or in itself, stays as it is.
+    A chain that ends in nothing, or in itself, stays as it is. A joined memory goes on naming what says the same.
     """
     successors = {name: memory.superseded_by for name, memory in held.items()}
+    replaced = {name for name, memory in held.items() if memory.valid_to is not None}
     for item in merges:
-        successors |= {part.memory_id: item.after.memory_id for part in item.before[1:]}
+        joins = {part.memory_id: item.after.memory_id for part in item.before[1:]}
+        successors |= joins
+        replaced -= joins.keys()
     links: list[TidiedLink] = []
     for name, memory in held.items():
         end, seen = memory.superseded_by, {name}
-        while end is not None and end not in seen and (after := successors.get(end)) is not None:
+        last = replaced if memory.valid_to is None else ()
+        while end is not None and end not in (*seen, *last) and (after := successors.get(end)) is not None:
             seen.add(end)
             end = after
         if memory.superseded_by != end and end in held and end not in seen and end is not None:

@@ -16,7 +16,7 @@ from reme_core.errors import InvalidInputError, ModelUnavailableError, PartialFa
 from reme_core.evolve.near_memories import MOST_OF_A_REQUEST, NearPair, request_groups
 from reme_core.evolve.schedule import promise_evolution
 from reme_core.ports import ChatRequest, WriteBatch
-from reme_core.schema import Scope
+from reme_core.schema import Scope, shown_successor
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
 from reme_core.testing.clock import FixedClock
@@ -266,6 +266,19 @@ async def test_chains_point_at_their_ends_also_where_these_were_joined(make: Cal
         assert found.run_id is not None
         await memory.undo(found.run_id, **ANA)
         assert await held(memory) == before
+
+
+async def test_what_was_joined_never_reads_as_joined_into_what_replaced_that_one(make: Callable[..., ReMe]) -> None:
+    async with make(llm=False) as memory:
+        await tell(memory, "Ann likes tea, too", "Ann likes tea too", "Ann likes tea: too")
+        [merge] = (await memory.evolve(**ANA, dry_run=False)).merges
+        stays, *joined = merge.before
+        await memory.supersede_memory(stays.memory_id, "Ann likes coffee", **ANA)
+        found = await memory.evolve(**ANA, dry_run=False)
+        assert (found.links, found.run_id) == ((), None)
+        for item in joined:
+            gone = await memory.get_memory(item.memory_id, **ANA)
+            assert shown_successor(gone) == f"joined into {stays.memory_id}"
 
 
 async def test_undo_embeds_nothing_whose_text_has_stayed(make: Callable[..., ReMe]) -> None:
