@@ -24,7 +24,7 @@ from reme_core.schema import (
     Scope,
     is_blob_reference,
 )
-from reme_core.schema.blobs import APART, blob_reference, references_in, text_apart, text_whole
+from reme_core.schema.blobs import APART, UNKNOWN_TYPE, blob_reference, references_in, text_apart, text_whole
 from reme_core.schema.content_blocks import media_references
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.connection import AMONG, SqlConnection
@@ -52,10 +52,13 @@ def put_blobs(connection: SqlConnection, scope: int, messages: Sequence[Message]
     if missing:
         raise BlobNotFoundError(missing, advice="hand in the bytes, as data or as a data URL")
     _insert(connection, scope, [blob for ref, blob in blobs.items() if ref not in there])
-    spare = [ref.removeprefix(_PREFIX) for ref, (media_type, _) in there.items() if media_type.endswith(_SPARE)]
-    if spare:
-        update = f"UPDATE blobs SET media_type = rtrim(media_type, '{_SPARE}') WHERE scope = ? AND digest {AMONG}"  # noqa: S608  # ours
-        connection.execute(update, (scope, json.dumps(spare)))
+    spare = {ref: kept_type(media_type) for ref, (media_type, _) in there.items() if media_type.endswith(_SPARE)}
+    # Nobody had said what they are; a message may.
+    said = {ref: blobs[ref].media_type for ref in spare if ref in blobs and blobs[ref].media_type != UNKNOWN_TYPE}
+    connection.executemany(
+        "UPDATE blobs SET media_type = ? WHERE scope = ? AND digest = ?",
+        [(media_type, scope, ref.removeprefix(_PREFIX)) for ref, media_type in (spare | said).items()],
+    )
 
 
 def _insert(connection: SqlConnection, scope: int, blobs: Iterable[Blob], mark: str = "") -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from reme_core.errors import DimensionMismatchError, InvalidInputError
 from reme_core.ports import (
+    AppendMessages,
     FilterOperator,
     GetItems,
     IndexedBy,
@@ -22,8 +23,8 @@ from reme_core.ports import (
     ListItemNamespaces,
     PutItem,
 )
-from reme_core.schema import MemoryType
-from reme_core.schema.blobs import make_blob
+from reme_core.schema import FileBlock, MemoryType, Message
+from reme_core.schema.blobs import blob_reference, data_url, make_blob
 from reme_core.testing.store_values import ALICE, BOB, DIMENSION, at, axis, bad_vectors
 from tests.contract.suites.item_values import (
     OF_ALICE,
@@ -328,6 +329,14 @@ class ItemTimesToLive:
         await write(store, replace(put(address("m", OF_ALICE), {"x": image}), owner=ALICE), minute=2)
         await write(store, put(of_alice("m"), {"content": "Likes tea."}), minute=3)
         assert (await store.count(ALICE)).blobs == 0
+
+    async def test_bytes_of_an_item_are_what_a_message_says_they_are(self, store: Store) -> None:
+        data = b"%PDF" + bytes(30_000)
+        await write(store, replace(put("a", {"x": b64encode(data).decode()}), owner=ALICE))
+        said = Message(role="user", content=(FileBlock(url=data_url(data, "application/pdf")),), created_at=at(0))
+        await store.append(ALICE, AppendMessages(session_id="s", messages=[said]))
+        await write(store, address("a"), minute=1)
+        assert (await store.get_blob(ALICE, blob_reference(data))).media_type == "application/pdf"
 
     async def test_a_mark_in_an_item_stays_what_it_is_whoever_has_such_bytes(self, store: Store) -> None:
         image = b64encode(bytes(30_000)).decode()
