@@ -91,9 +91,10 @@ def write_scope(
     where = f"user {scope.user_id!r} of space {scope.memory_space!r}"
     number, sums = enter_scope(connection, scope), Digests(of_rows=merges)
     if merges:  # what one of them holds for a session alone, the other may hold for a message
-        keep_for_good(connection, number)
+        types = keep_for_good(connection, number)
         batches = (
-            (table, [_for_good(row) for row in rows] if table.name == "blobs" else rows) for table, rows in batches
+            (table, [_for_good(row, types) for row in rows] if table.name == "blobs" else rows)
+            for table, rows in batches
         )
     held = _held(read_scope(connection, scope), where, merges=merges)
     for table, rows in batches:
@@ -105,10 +106,10 @@ def write_scope(
     return sums
 
 
-def _for_good(row: Row) -> Row:
-    """Return the row of an image or a file as `keep_for_good` has it."""
+def _for_good(row: Row, types: Mapping[str, str]) -> Row:
+    """Return the row of an image or a file as `keep_for_good` has it; of the type that the same bytes have there."""
     number, digest, media_type, *others = row
-    return (number, digest, kept_type(str(media_type)), *others)
+    return (number, digest, types.get(str(digest), kept_type(str(media_type))), *others)
 
 
 def _insert(connection: SqlConnection, table: CopiedTable, rows: Sequence[Row], numbers: Numbers, scope: int) -> None:

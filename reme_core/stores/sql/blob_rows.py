@@ -108,10 +108,11 @@ _REFERRING = {
 }
 
 
-def keep_for_good(connection: SqlConnection, scope: int) -> None:
-    """Keep all bytes of a scope as long as it is there, whoever refers to them."""
+def keep_for_good(connection: SqlConnection, scope: int) -> dict[str, str]:
+    """Keep all bytes of a scope as long as it is there, whoever refers to them; return their types by digest."""
     update = f"UPDATE blobs SET media_type = rtrim(media_type, '{_SPARE}') WHERE scope = ?"  # noqa: S608  # ours
     connection.execute(update, (scope,))
+    return dict(connection.execute("SELECT digest, media_type FROM blobs WHERE scope = ?", (scope,)).fetchall())
 
 
 def kept_type(media_type: str) -> str:

@@ -22,7 +22,7 @@ from reme_core.ports import (
     PutMemory,
     WriteItems,
 )
-from reme_core.schema import ImageBlock, Scope, Usage
+from reme_core.schema import FileBlock, ImageBlock, Scope, Usage
 from reme_core.steps.costs import CostBook
 from reme_core.stores import Chosen, CopyRequest, LocalStore, StoreCopy, run_copy
 from reme_core.stores.copying.copy_store import copy_store
@@ -177,11 +177,12 @@ async def test_a_target_with_other_things_is_refused_and_merged_where_asked(tmp_
     await store.close()
 
 
+@pytest.mark.parametrize("media_type", [None, "application/pdf"])
 @pytest.mark.parametrize("turned", [True, False])
 async def test_an_image_that_an_item_has_here_and_a_message_there_is_one_after_a_merge(
-    tmp_path: Path, *, turned: bool
+    tmp_path: Path, media_type: str | None, *, turned: bool
 ) -> None:
-    shown = ImageBlock.model_validate({"data": bytes(30_000)})
+    shown = FileBlock.model_validate({"data": bytes(30_000), "media_type": media_type})
     value = {"url": shown.url}
     item = PutItem(address=ItemAddress(namespace=("n",), key="k"), value={**value}, owner=ALICE)
     one, other = (LocalStore(tmp_path / name / "memory.db", synchronous="NORMAL") for name in "ab")
