@@ -29,8 +29,8 @@ def contradictions(lines: Sequence[ScopeLine]) -> Iterator[LineProblem]:
     for line in lines:
         if isinstance(line.item, StoredMessage):
             name = line.item.message.message_id
-            same, first = said.setdefault(name, (line.item, line.line))
-            if (same.message, same.session_id) != (line.item.message, line.item.session_id):
+            before, first = said.setdefault(name, (line.item, line.line))
+            if (before.message, before.session_id) != (line.item.message, line.item.session_id):
                 yield LineProblem(line=line.line, reason=f"message {name!r} says something else in line {first}")
     sessions = {name: stored.session_id for name, (stored, _) in said.items()}
     blocks: dict[str, tuple[Block, int]] = {}
