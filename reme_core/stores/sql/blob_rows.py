@@ -86,7 +86,7 @@ def put_together(connection: SqlConnection, number: int, text: str, *, where: st
     def find(ref: str, most: int) -> Blob:
         found = _read(connection, where, number, ref, most)
         if found is None:
-            msg = f"a row refers to the bytes {ref!r}, which are missing: restore a copy of the file"
+            msg = f"a row refers to the bytes {ref!r}, which are missing: restore a backup"
             raise CorruptDataError(msg)
         return found
 
@@ -103,7 +103,7 @@ _REFERRING = {
     "agentscope_messages": (
         "SELECT body FROM agentscope_messages WHERE session IN"
         " (SELECT id FROM agentscope_sessions WHERE erased_with = ?) AND body >= ? AND body < ?",
-        (b" ", b"!"),  # bytes that begin with a blank
+        (APART.encode(), b"!"),  # bytes that begin so; the blank is followed by `!`
     ),
 }
 
