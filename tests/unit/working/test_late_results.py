@@ -97,6 +97,28 @@ async def test_a_told_result_that_leaves_or_is_cut_is_not_kept_twice(memory: ReM
     assert ids == ["q", "a", *(f"m{n}" for n in range(8)), "r", *(f"n{n}" for n in range(20))]
 
 
+async def test_what_was_cut_once_when_a_late_result_came_and_shorter_later_is_kept_once(memory: ReMe) -> None:
+    context = memory.in_context_memory(user_id=USER, session_id=SESSION, limits=ContextLimits(max_input_length=WINDOW))
+    context.add(given_up())
+    await context.prepare()
+    log = "".join(f"{number}: GET /item/{number} 200\n" for number in range(200))
+    context.add([said("s", call("c2"), role="assistant"), said("t", result("c2", log), role="tool")])
+    await context.prepare()
+    context.add(said("r", result("c1"), role="tool"))
+    await context.prepare()
+    for number in range(6):
+        step = [said(f"s{number}", call(f"d{number}"), role="assistant")]
+        context.add([*step, said(f"t{number}", result(f"d{number}", "ok " * 90), role="tool")])
+        await context.prepare()
+    context.add([said(f"n{number}", f"and word{number}. " * 60) for number in range(8)])
+    await context.prepare()
+    await context.close()
+    page = await memory.find_messages(user_id=USER, session_id=SESSION, limit=100)
+    ids = [stored.message.message_id for stored in page.messages]
+    assert [name for name in ids if len(name) > 3] == []
+    assert ids.count("t") == 1
+
+
 async def test_a_result_with_its_call_is_left_alone(memory: ReMe) -> None:
     talk = [said("q", "Run."), said("a", call("c1"), role="assistant"), said("r", result("c1"), role="tool")]
     prepared = await memory.pre_reasoning_hook(talk, user_id=USER, session_id=SESSION, max_input_length=WINDOW)
