@@ -86,9 +86,7 @@ Nameless.__module__ = None  # type: ignore[assignment]
         (Nameless(), "found Nameless$"),
     ],
 )
-async def test_whatever_stands_in_a_message_is_told_in_an_error_of_ours(
-    memory: ReMe, message: Any, told: str
-) -> None:
+async def test_whatever_stands_in_a_message_is_told_in_an_error_of_ours(memory: ReMe, message: Any, told: str) -> None:
     with pytest.raises(InvalidInputError, match=told):
         await memory.summary([message], user_id="ann")
     with pytest.raises(InvalidInputError, match=told):
