@@ -191,7 +191,7 @@ def _holds(stored: StoredMessage, session_id: str, message: Message, rows: Mappi
     if message.repeats(whole):
         return True
     # All but the content is the same; thinking and vendors' data may lack in a view, and nothing is new there.
-    if message.model_copy(update={"content": whole.content}) != whole:
+    if not message.model_copy(update={"content": whole.content}).repeats(whole):
         return False
     others = [block for block in whole.content if block.type == "other"]
     if any(block not in others for block in message.content if block.type == "other"):

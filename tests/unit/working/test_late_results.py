@@ -133,6 +133,20 @@ def test_of_several_results_in_a_message_only_the_late_one_is_told() -> None:
     assert [block.type for block in told.content] == ["text", "tool_result", "text"]
 
 
+async def test_a_cut_result_of_the_web_is_kept_once(tmp_path: Path) -> None:
+    limits = ContextLimits(max_input_length=WINDOW)
+    async with ReMe("space", tmp_path, llm=None, embedding=None, web_tools=["run_tests"]) as memory:
+        context = memory.in_context_memory(user_id=USER, session_id=SESSION, limits=limits)
+        context.add([*given_up()[:2], said("r", result("c1", "a page of the web\n" * 400), role="tool")])
+        context.add([said(f"m{number}", f"word{number} was said here. " * 40) for number in range(8)])
+        await memory.summary(context.messages(), user_id=USER, session_id=SESSION)
+        await context.prepare()
+        await context.close()
+        page = await memory.find_messages(user_id=USER, session_id=SESSION, limit=100)
+        assert [stored.message.message_id for stored in page.messages].count("r") == 1
+        assert len(page.messages) == 11
+
+
 BLOCKS = st.builds(call, st.sampled_from("abc")) | st.builds(
     result, st.sampled_from("abc"), st.sampled_from(["", "ok", "数据"])
 )
