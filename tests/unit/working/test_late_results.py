@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reme_core import ContextLimits, Message, ReMe
-from reme_core.schema import ContentBlock, Role, TextBlock, ToolCallBlock, ToolResultBlock
+from reme_core.schema import ContentBlock, Role, TextBlock, ToolCallBlock, ToolResultBlock, TrustClass
 from reme_core.schema.openai_messages import wire_messages
 from reme_core.working.late_results import tell_late_results
 
@@ -131,6 +132,20 @@ def test_of_several_results_in_a_message_only_the_late_one_is_told() -> None:
     assert tell_late_results(messages, " ") == messages  # nothing has left
     [_, told] = tell_late_results(messages, "what was said")
     assert [block.type for block in told.content] == ["text", "tool_result", "text"]
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "system", "tool"])
+async def test_what_a_tool_returned_is_trusted_no_more_when_it_is_told(memory: ReMe, role: Role) -> None:
+    options: Any = {"user_id": USER, "session_id": SESSION, "max_input_length": WINDOW}
+    first = await memory.pre_reasoning_hook(given_up(), **options)
+    late = said("r", result("c1"), "go on", role=role)
+    options["compressed_summary"] = first.compressed_summary
+    second = await memory.pre_reasoning_hook([*first.messages, late], **options)
+    told = second.messages[-1]
+    assert (told.role, told.result_ids, told.trust) == (role, (), TrustClass.TOOL)
+    await memory.offload_context([told], user_id=USER, session_id=SESSION)
+    page = await memory.find_messages(user_id=USER, session_id=SESSION, limit=100)
+    assert [stored.message.result_ids for stored in page.messages[-1:]] == [("c1",)]
 
 
 async def test_a_cut_result_of_the_web_is_kept_once(tmp_path: Path) -> None:
