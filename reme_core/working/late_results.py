@@ -19,8 +19,8 @@ _NAME_CHARS = 100
 def tell_late_results(messages: Sequence[Message], summary: str) -> tuple[Message, ...]:
     """Return messages in which each result that no call stands before is a text that tells it, whole.
 
-    Ids, roles, trust and order stay. A message without late results is the same object. Without a summary nothing has left,
-    and nothing is changed: a result that never had a call is its sender's affair.
+    Ids, roles, trust and order stay. A message without late results is the same object. Without a summary nothing has
+    left, and nothing is changed: a result that never had a call is its sender's affair.
     """
     if not summary.strip():
         return tuple(messages)
