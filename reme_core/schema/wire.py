@@ -131,7 +131,7 @@ def _part(part: object) -> object:
             return {"type": "tool_call", **call}
         case "text" if part.get("citations", ...) is None:
             return {key: value for key, value in part.items() if key != "citations"}
-        case kind if kind in _OUR_TYPES:
+        case str(kind) if kind in _OUR_TYPES:
             return dict(part)
         case kind:
             msg = f"a content part of type {kind!r:.40} is not known: use one of {', '.join(sorted(_OUR_TYPES))}"
@@ -182,8 +182,16 @@ def _is_text(block: object) -> bool:
 
 
 def _tool_result(blocks: list[object], call_id: object, name: object) -> dict[str, object]:
-    texts = [str(block["text"]) for block in blocks if isinstance(block, Mapping) and _is_text(block)]
+    texts = [_told(block) for block in blocks if isinstance(block, Mapping) and _is_text(block)]
     return {"type": "tool_result", "call_id": call_id, "name": name, "output": "\n".join(texts)}
+
+
+def _told(block: Mapping[str, object]) -> str:
+    text = block.get("text")
+    if isinstance(text, str):
+        return text
+    msg = f"a text part of a tool's result wants a text under 'text', found {kind_of(text)}"
+    raise ValueError(msg)
 
 
 def _tool_call(call: object) -> object:

@@ -263,8 +263,7 @@ def _hostname(host: str) -> str:
 
 
 def _too_large(bound: int) -> BodyTooLargeError:
-    msg = (
-        f"the request body is larger than {bound} bytes: send it in parts, or start the service with a larger "
-        f"--max-body, of up to {MOST_BODY_MIB} MiB, which /mcp doesn't take"
-    )
+    more = f", or start the service with a larger --max-body, of up to {MOST_BODY_MIB} MiB, which /mcp doesn't take"
+    is_most = bound >= MOST_BODY_MIB * MIB
+    msg = f"the request body is larger than {bound} bytes: send it in parts{'' if is_most else more}"
     return BodyTooLargeError(msg)

@@ -63,6 +63,36 @@ async def test_nothing_is_named_for_what_is_nobodys_message(memory: ReMe) -> Non
         await memory.summary([object()], user_id="ann")
 
 
+class Nameless:
+    """Of no module, as classes are that a program makes up."""
+
+    def __repr__(self) -> str:
+        msg = "can't be shown"
+        raise RuntimeError(msg)
+
+
+Nameless.__module__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ({"type": ["human"], "content": "hi"}, r"messages\[0\].role: is missing"),
+        ({"role": "user", "content": [{"type": {}, "base64": "aGk="}]}, r"part of type \{\} is not known"),
+        ({"role": "tool", "tool_call_id": "c", "content": [{"type": "text"}]}, "wants a text under 'text', found None"),
+        ({"role": "user", "content": [5]}, r"content\[0\]: wanted an object with a type \(found 5\)"),
+        ({"role": "user", "content": "hi", "created_at": Nameless()}, "not Nameless"),
+        ({"role": "user", "content": "hi", "created_at": 10**5_000}, "a time is a datetime or .*, not int"),
+        (Nameless(), "found Nameless$"),
+    ],
+)
+async def test_whatever_stands_in_a_message_is_told_in_an_error_of_ours(memory: ReMe, message: Any, told: str) -> None:
+    with pytest.raises(InvalidInputError, match=told):
+        await memory.summary([message], user_id="ann")
+    with pytest.raises(InvalidInputError, match=told):
+        await memory.pre_reasoning_hook([message], user_id="ann", session_id="s")
+
+
 async def test_what_the_errors_name_is_read(memory: ReMe) -> None:
     said = [HumanMessage([{"type": "text", "text": "look"}, PHOTO]), AIMessage("nice")]
     await memory.summary(from_langchain(said), user_id="ann", session_id="langchain")
