@@ -197,13 +197,13 @@ async def import_scope(
     """
     lines, problems = await _read(path, scope, progress)
     if problems and not skip_bad_lines:
-        raise refusal(path, problems, "nothing was imported; correct them, or skip bad lines")
+        raise refusal(path, problems, "nothing was imported; correct them, or give skip_bad_lines=True")
     media = _Media()
     problems += await asyncio.to_thread(lambda: list(_missing_parts(lines, media)))
     problems += [problem async for problem in _unknown_bytes(store, scope, media)]
     problems.sort(key=lambda problem: problem.line)
     if problems and not skip_bad_lines:
-        raise refusal(path, problems, "nothing was imported; export anew, or skip bad lines")
+        raise refusal(path, problems, "nothing was imported; export anew, or give skip_bad_lines=True")
     items = _with_one_of_each([*_usable(lines, {problem.line for problem in problems}, media)])
     counts, known = Counter[str](), Counter[str]()
 
