@@ -46,6 +46,4 @@ def _is_langchain(item: Mapping[object, object]) -> bool:
         return True
     content = item.get("content")
     parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
-    return any(
-        part.get("type") in {"image", "file", "audio", "video"} and part.keys() & _LANGCHAIN_FIELDS for part in parts
-    )
+    return any(part.get("type") in _MEDIA and part.keys() & _LANGCHAIN_FIELDS for part in parts)

@@ -85,3 +85,22 @@ async def test_what_the_errors_name_is_read(memory: ReMe) -> None:
     assert answered.content[0].is_error  # type: ignore[union-attr]
     page = await memory.find_messages(user_id="ann")
     assert [item.message.text for item in page.messages] == ["look", "nice", "Green it is.", "I look.", "and?"]
+
+
+async def test_an_image_in_a_tools_result_in_anthropics_form_stands_beside_its_text(memory: ReMe) -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+    shown = [{"type": "image", "source": source}, {"type": "text", "text": "a door"}]
+    result = {"type": "tool_result", "tool_use_id": "t", "content": shown}
+    await memory.summary([{"role": "user", "content": [result]}], user_id="ann")
+    [stored] = (await memory.find_messages(user_id="ann")).messages
+    assert [block.type for block in stored.message.content] == ["tool_result", "image"]
+    assert stored.message.content[0].output == "a door"  # type: ignore[union-attr]
+    assert (await memory.stats(user_id="ann")).blobs == 1
+
+
+async def test_a_tools_result_inside_of_another_is_refused_however_deep_it_is(memory: ReMe) -> None:
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": "t", "content": "x"}
+    for _ in range(3_000):
+        result = {"type": "tool_result", "tool_use_id": "t", "content": [result]}
+    with pytest.raises(InvalidInputError, match=r"messages\[0\]\.content"):
+        await memory.summary([{"role": "user", "content": [result]}], user_id="ann")
