@@ -69,5 +69,10 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "store": "NamespaceRule ReMeStore decode_label encode_label memory_namespace open_store",
             "tools": "create_memory_tools",
         },
-        extras={"langchain": "langchain", "langchain_core": "langgraph", "langgraph": "langgraph"},
+        extras={
+            "langchain": "langchain",
+            "langchain_core": "langgraph",
+            "langgraph": "langgraph",
+            "ormsgpack": "langgraph",
+        },
     )

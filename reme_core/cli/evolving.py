@@ -36,8 +36,10 @@ async def evolve(
         output.remark(sentence)
     if found.run_id is not None:
         output.line(f"written by run {found.run_id}; reme undo takes it back")
+    elif found.dry_run and (found.merges or found.links or found.forgettable):
+        output.remark("nothing is written without --apply")
     elif found.lines:
-        output.remark("nothing is written without --apply" if found.dry_run else "nothing was to be written")
+        output.remark("nothing is to be written: what is listed stays as it is")
     else:
         output.remark("nothing to consolidate")
     return ExitCode.DONE if found.lines else ExitCode.NOTHING_FOUND

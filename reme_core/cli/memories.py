@@ -309,11 +309,11 @@ async def _delete_all(memory: ReMe, whose: Whose, where: CommonOptions, output: 
     else:
         for line in _told_erased(erased):
             output.line(line)
-        if not any(erased.model_dump(include=_COUNTED).values()):
+        if not any(erased.model_dump(exclude=_STATES).values()):
             output.remark(f"nothing of {where.scope_name} was there; reme users lists who has a memory here")
 
 
-_COUNTED = {"memories", "messages", "blocks", "events", "jobs", "offloads", "tool_calls", "sessions", "store_items"}
+_STATES = {"pages_cleared", "index_cleared", "left_to_operator"}
 
 
 def _told_erased(erased: Erased) -> list[str]:

@@ -138,9 +138,10 @@ class CommonOptions:
         return Path(self.folder).expanduser() / FILE_NAME
 
     def check_folder(self) -> None:
-        """Refuse a folder without a name (InvalidInputError)."""
-        if not self.folder.strip():
-            msg = "--dir is empty: give the path of a folder"
+        """Refuse a folder without a name, and the URL of a database (InvalidInputError)."""
+        if not self.folder.strip() or "://" in self.folder:
+            what = "a URL: name a database by --database-url, or" if self.folder.strip() else "empty:"
+            msg = f"--dir is {what} give the path of a folder"
             raise InvalidInputError(msg)
 
     def check_file(self) -> None:
@@ -166,7 +167,8 @@ class CommonOptions:
     def open(
         self, *, with_llm: bool = False, with_embedding: bool = False, loading_wait_s: float | None = None
     ) -> ReMe:
-        """Make the memory; models, where wanted, are those that the environment names."""
+        """Make the memory; models, where wanted, are those that the environment names (InvalidInputError)."""
+        self.check_folder()
         wait_s = _LOADING_WAIT_S if loading_wait_s is None else loading_wait_s
         memory = ReMe(
             self.space,

@@ -65,6 +65,7 @@ _COMMANDS = {
     "grant_memory_block": "`reme block grant`",
     "revoke_memory_block": "`reme block revoke`",
     "shared=True": "--shared",
+    "skip_bad_lines=True": "--skip-bad-lines",
 }
 """Methods and arguments that errors of `ReMe` advise, and what does the same on the command line."""
 

@@ -204,9 +204,11 @@ def check_object(value: object, what: str) -> None:
 
 
 def _folder(working_dir: object) -> Path:
-    if isinstance(working_dir, (str, Path)) and str(working_dir).strip() and is_path(str(working_dir)):
-        return Path(working_dir).expanduser()
-    msg = f"working_dir: wanted the path of a folder, found {shown(working_dir)}"
+    text = str(working_dir) if isinstance(working_dir, (str, Path)) else ""
+    if text.strip() and is_path(text) and "://" not in text:
+        return Path(text).expanduser()
+    found = "a URL, which vector_store takes" if "://" in text else shown(working_dir)
+    msg = f"working_dir: wanted the path of a folder, found {found}"
     raise ConfigurationError(msg)
 
 
@@ -388,12 +390,8 @@ def _from_environment(part: Literal["LLM", "EMBEDDING"]) -> Settings | None:
         if dimension and part == "EMBEDDING":
             settings["dimension"] = dimension
         return settings
-    what = "messages are kept and found as they were said" if part == "LLM" else "texts are found by their words"
-    _LOG.info(
-        "no %s model: %s; for one, set REME_%s_MODEL and REME_%s_API_KEY (or OPENAI_API_KEY)",
-        "chat" if part == "LLM" else "embedding",
-        what,
-        part,
-        part,
-    )
+    chat = part == "LLM"
+    what = "messages are kept and found as they were said" if chat else "texts are found by their words"
+    form = "no %s model: %s; for one, set REME_%s_MODEL and REME_%s_API_KEY (or OPENAI_API_KEY)"
+    _LOG.info(form, "chat" if chat else "embedding", what, part, part)
     return None

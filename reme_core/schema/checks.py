@@ -208,9 +208,10 @@ _SHORT.maxlevel = 3
 def shown(value: object) -> str:
     """Return a short form of any value for an error's text: of one that is deep, huge or can't be shown, too."""
     try:
-        return _SHORT.repr(value)[:60]
+        text = _SHORT.repr(value)
     except (ValueError, RecursionError):  # an integer of thousands of digits, say
         return type(value).__name__
+    return text if len(text) <= _SHORT.maxstring else f"{text[: _SHORT.maxstring - 1]}…"
 
 
 def kind_of(value: object) -> str:

@@ -46,7 +46,7 @@ T = TypeVar("T")
 _EMBEDDED_AT_ONCE = 256
 # Another load of the same file is the likely reason of a conflict: what it wrote is known when looked at again.
 _TRIES = 3
-_REFUSED = "nothing was loaded; correct them, or skip bad lines"
+_REFUSED = "nothing was loaded; correct them, or give skip_bad_lines=True"
 
 
 async def load_library(

@@ -197,10 +197,10 @@ async def import_scope(
     """
     lines, problems = await _read_lines(path, scope, progress)
     if problems and not skip_bad_lines:
-        raise refusal(path, problems, "nothing was imported; correct them, or skip bad lines")
+        raise refusal(path, problems, "nothing was imported; correct them, or give skip_bad_lines=True")
     items, lacking = await _check_lines(store, scope, lines)
     if lacking and not skip_bad_lines:
-        raise refusal(path, lacking, "nothing was imported; export anew, or skip bad lines")
+        raise refusal(path, lacking, "nothing was imported; export anew, or give skip_bad_lines=True")
     problems = sorted((*problems, *lacking), key=lambda problem: problem.line)
     counts, known = Counter[str](), Counter[str]()
 

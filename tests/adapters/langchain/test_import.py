@@ -73,6 +73,7 @@ def test_every_public_name_is_there_and_listed():
         ("ReMeMiddleware", "langchain", "langchain"),
         ("ReMeRetriever", "langchain_core", "langgraph"),
         ("as_embedder", "langchain_core", "langgraph"),
+        ("ReMeSaver", "ormsgpack", "langgraph"),
     ],
 )
 def test_a_missing_library_names_the_extra_that_brings_it(name, library, extra):

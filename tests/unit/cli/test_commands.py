@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from reme_core import ReMe
 from reme_core.cli import ExitCode, options
+from reme_core.openai_agents import ReMeSession
 from reme_core.stores.sql import partitions
 from tests.unit.cli.conftest import MESSAGES, Reme
 
@@ -284,7 +287,8 @@ def test_an_export_comes_back_by_import_and_twice_changes_nothing(reme: Reme, ch
     assert "read 3 messages, 1 block and 1 memory; of them 3 messages and 1 memory known before" in again.out
     with (tmp_path / "ana.jsonl").open("a") as file:
         file.write("{")
-    assert reme("import", "ana.jsonl", "--user", "copy").code == ExitCode.BAD_INPUT
+    refused = reme("import", "ana.jsonl", "--user", "copy")
+    assert (refused.code, "or give --skip-bad-lines" in refused.err) == (ExitCode.BAD_INPUT, True)
     skipped = reme("import", "ana.jsonl", "--user", "third", "--skip-bad-lines")
     assert (skipped.code, skipped.out) == (ExitCode.PARTLY_DONE, "read 3 messages, 1 block and 1 memory\n")
     assert "not JSON" in skipped.err
@@ -307,6 +311,17 @@ def test_delete_all_tells_what_was_removed_from_where(reme: Reme, chat: str) -> 
     told = reme("delete", "--all", "--yes").out
     assert "deleted 3 messages, 1 block, 0 memories and 0 events" in told
     assert "nothing of it is left in the pages of the file" in told
+
+
+def test_delete_all_says_that_nothing_was_there_only_if_no_adapter_kept_anything(reme: Reme) -> None:
+    async def keep() -> None:
+        async with ReMe("default", ".reme", llm=None, embedding=None) as memory:
+            await ReMeSession("chat", memory, user_id="ana").add_items([{"type": "reasoning", "summary": []}])
+
+    asyncio.run(keep())
+    gone, again = (reme("delete", "--all", "--yes", "--user", "ana") for _ in range(2))
+    assert ("rows of adapters: 1 of openai_agents_items" in gone.out, gone.err) == (True, "")
+    assert again.err.startswith("nothing of user 'ana'")
 
 
 def test_delete_with_erase_leaves_no_history(reme: Reme) -> None:

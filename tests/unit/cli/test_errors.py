@@ -92,6 +92,8 @@ def environment(**more: str) -> dict[str, str]:
         ("stats", "--space", "/"),
         ("stats", "--user", ""),
         ("stats", "--dir", ""),
+        ("stats", "--dir", "postgresql://ana:secret@host/reme"),
+        ("add", "x", "--dir", "postgresql://ana:secret@host/reme"),
     ],
     ids=" ".join,
 )
@@ -103,6 +105,7 @@ def test_bad_input_ends_with_2_one_line_and_nothing_changed(reme: Reme, chat: st
     assert error["exit_code"] == 2
     assert error["message"]
     assert "\x1b" not in done.err
+    assert "secret" not in done.err
     assert reme("stats", "--json").value["events"] == 1
     assert reme("stats", "--json").value["messages"] == 0
 

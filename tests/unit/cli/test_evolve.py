@@ -25,6 +25,15 @@ def test_evolve_shows_the_difference_and_writes_it_only_when_asked(reme: Reme) -
     assert len(reme("list", "--json").value["memories"]) == 2
 
 
+def test_evolve_does_not_promise_to_write_what_it_only_lists(reme: Reme) -> None:
+    reme("add", "I bought a red bicycle")
+    reme("add", "Alice bought a red bicycle in May")
+    for arguments in (("--no-llm",), ("--no-llm", "--apply")):
+        done = reme("evolve", *arguments)
+        assert (done.code, done.out.splitlines()[0]) == (0, "likely the same: in nearly the same words")
+        assert done.err == "nothing is to be written: what is listed stays as it is\n"
+
+
 def test_a_memory_that_was_joined_says_so_and_reads_neither_as_replaced_nor_as_over(reme: Reme) -> None:
     stays = reme("add", "Ana likes tea, too", "--json").value["memory_id"]
     goes = reme("add", "Ana likes tea too", "--json").value["memory_id"]

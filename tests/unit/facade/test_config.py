@@ -82,6 +82,7 @@ LEAKY: list[dict[str, object]] = [
     {"embedding": {"backend": "openai", "model": "m", "dimension": SECRET}},
     {"vector_store": {"backend": "qdrant", "url": "http://x", "key": SECRET, "dimension": 3}},
     {"llm": SECRET},
+    {"working_dir": f"postgresql://ana:{SECRET}@host/reme"},
 ]
 
 

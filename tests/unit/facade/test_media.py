@@ -182,7 +182,7 @@ async def test_a_flipped_byte_of_an_export_costs_one_image_where_bad_lines_are_t
     file = tmp_path / "ann.jsonl"
     await memory.export(file, user_id="ann")
     file.write_text(file.read_text().replace("iVBORw0KGgpzbWFsbA==", "iVBORw0KG!pzbWFsbA=="))
-    with pytest.raises(InvalidLinesError, match="or skip bad lines") as refused:
+    with pytest.raises(InvalidLinesError, match="or give skip_bad_lines=True") as refused:
         await memory.import_(file, user_id="bob")
     assert (await memory.stats(user_id="bob")).messages == 0
     moved = await memory.import_(file, user_id="bob", skip_bad_lines=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reme_core import ReMe
+from reme_core.schema.hits import Erased
 
 MOST_LINES, MOST_CHARS = 12, 110
 
@@ -36,3 +37,10 @@ async def test_answers_and_pages_print_in_a_few_short_lines(tmp_path: Path) -> N
     assert "… and 20 more" in str(found)
     assert len(repr(found)) < 200
     assert len(repr(found.results[0])) < 1000
+
+
+def test_a_field_that_is_cut_says_so() -> None:
+    rows = {f"langgraph_thread_{name}": 12 for name in ("bytes", "checkpoints", "writes")}
+    told = repr(Erased(adapter_rows=rows))
+    assert told.startswith("Erased(adapter_rows={'langgraph_thread_bytes': 12, ")
+    assert told.endswith("…)")
