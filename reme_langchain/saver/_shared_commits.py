@@ -65,9 +65,11 @@ class SharedCommits:
     def _submit(self) -> None:
         taken: list[_Write] = []
         before: Future[None] | None = None
+        is_begun = True
 
         def run(connection: _Transaction) -> None:
-            taken.extend(self._taken())
+            if is_begun:
+                taken.extend(self._taken())
             self._run(connection, taken, last_was_kept=before is None or before.exception() is None)
 
         def answer(committed: Future[None]) -> None:  # whoever submits work here waits for a fork that waits for this
@@ -77,9 +79,13 @@ class SharedCommits:
 
         try:
             with self._submitting:  # so the transaction before is known when this one runs
-                before, self._last = self._last, None
+                before = self._last
                 self._last = committed = self._database.submit_write(run)
-        except ReMeError as exc:  # closed; it is raised where each of them waits
+        except (
+            ReMeError,
+            RuntimeError,
+        ) as exc:  # closed, or no thread can begin; it is raised where each of them waits
+            is_begun = False  # a later thread may run it
             for write in self._taken():
                 write.answer(exc)
         else:

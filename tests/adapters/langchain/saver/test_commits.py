@@ -20,7 +20,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import Checkpoint, empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 
-from reme_core import ReMe
+from reme_core import Database, ReMe
 from reme_core.errors import ReMeError
 from reme_langchain import ReMeSaver
 
@@ -222,6 +222,28 @@ async def test_a_number_that_is_given_again_stands_for_what_has_it_now(tmp_path:
             assert await read(saver, "t") == await read(other, "t") == said
             await (saver if number % 2 else other).adelete_thread("t")
             assert await saver.aget_tuple(at("t")) is None
+
+
+async def test_a_write_for_which_no_thread_can_begin_fails_and_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ReMeSaver.from_path(tmp_path / "m.db", synchronous="NORMAL") as saver:
+        await put(saver, "t", 1, x=1)
+        database = saver._file.database
+        assert isinstance(database, Database)
+        database.before_fork()  # its threads end
+        database.after_fork()
+
+        def start(_: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", start)
+            for number in (2, 3):
+                with pytest.raises(RuntimeError, match="new thread"):
+                    await asyncio.wait_for(put(saver, "t", number, x=number), 20)
+        await put(saver, "t", 4, x=4)
+        assert [found.checkpoint["channel_values"] for found in saver.list(at("t"))] == [{"x": 4}, {"x": 1}]
 
 
 def test_a_write_ends_although_the_loop_that_asked_for_it_was_closed(
