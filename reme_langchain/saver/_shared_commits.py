@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -29,7 +31,13 @@ class SharedCommits:
     def __init__(self, database: Database, key: bytes) -> None:
         """Take the file, whose tables are made, and the key of its digests."""
         self._database = database
-        self._known = KnownDigests(key)
+        self._key = key
+        self.begin_anew()
+        _ALL.add(self)
+
+    def begin_anew(self) -> None:
+        """Begin with nothing under way: also in the child of a fork, where no other thread goes on."""
+        self._known = KnownDigests(self._key)
         self._gate = threading.Lock()
         self._waiting: list[_Write] = []
         self._submitting = threading.Lock()
@@ -81,10 +89,7 @@ class SharedCommits:
             with self._submitting:  # so the transaction before is known when this one runs
                 before = self._last
                 self._last = committed = self._database.submit_write(run)
-        except (
-            ReMeError,
-            RuntimeError,
-        ) as exc:  # closed, or no thread can begin; it is raised where each of them waits
+        except (ReMeError, RuntimeError) as exc:  # closed, or no thread begins; it is raised where each of them waits
             is_begun = False  # a later thread may run it
             for write in self._taken():
                 write.answer(exc)
@@ -152,3 +157,16 @@ class _Write:
             self.done.set_result(self.result)
         else:
             self.done.set_exception(error)
+
+
+# The one state of a module here: what is to be done at a fork is told to the interpreter once and for all.
+_ALL: weakref.WeakSet[SharedCommits] = weakref.WeakSet()
+
+
+def _begin_anew() -> None:
+    for commits in list(_ALL):
+        commits.begin_anew()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_begin_anew)
