@@ -160,11 +160,12 @@ def find_payload(connection: SqlConnection, thread: int, digest: bytes) -> bytes
     """Return a payload to which a value of a thread refers.
 
     Raises:
-        CorruptDataError: It is missing.
+        CorruptDataError: It is missing, or is not what was kept.
     """
     row = connection.execute(_HELD, (digest, thread, thread)).fetchone()
-    if row is None:
-        msg = f"a checkpoint refers to the bytes {digest.hex()}, which are missing: restore a copy of the file"
+    if row is None or sha256(row[0]).digest() != digest:
+        what = "missing" if row is None else "others than were kept"
+        msg = f"a checkpoint refers to the bytes {digest.hex()}, which are {what}: restore a copy of the file"
         raise CorruptDataError(msg)
     return bytes(row[0])
 
