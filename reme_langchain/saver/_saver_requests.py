@@ -24,6 +24,7 @@ from reme_langchain.saver._checkpoint_rows import CheckpointKey, ListQuery, PutR
 from reme_langchain.saver._message_blobs import KnownDigests
 from reme_langchain.saver._remove_and_copy import copy_thread, delete_runs, delete_thread, prune_thread
 from reme_langchain.saver._saver_file import SaverFile, damage_told
+from reme_langchain.saver._saver_tables import find_thread
 from reme_langchain.saver._value_codec import ValueCodec
 
 Care: TypeAlias = tuple[Callable[[SqlConnection, KnownDigests], None], str | None]
@@ -211,7 +212,9 @@ def prune_work(thread_ids: Sequence[str], strategy: str) -> Care:
 
     @damage_told()
     def prune_all(connection: SqlConnection, _: KnownDigests) -> None:
-        for name in sorted(names):  # in this order they are locked
+        for name in sorted(names):  # in this order, and before anything else is waited for
+            find_thread(connection, name, locked=True)
+        for name in names:
             works[strategy](connection, name)
 
     return prune_all, None
