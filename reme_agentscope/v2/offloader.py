@@ -93,7 +93,9 @@ class ReMeOffloader(ClosedAtEnd):
         """
         if not msgs:
             return "nothing (there were no messages)"
-        kept = [msg.model_copy(update={"content": [await self._told(block) for block in msg.content]}) for msg in msgs]
+        kept = [
+            msg.model_copy(update={"content": [await self._with_files(block) for block in msg.content]}) for msg in msgs
+        ]
         return await self._keep(session_id, "".join(f"{_dumped(message)}\n" for message in kept), name="context")
 
     async def offload_tool_result(self, session_id: str, tool_result: ToolResultBlock) -> str:
@@ -173,14 +175,14 @@ class ReMeOffloader(ClosedAtEnd):
             raise StoreError(msg) from exc
         return info.reference
 
-    async def _told(self, block: ContentBlock) -> ContentBlock:
+    async def _with_files(self, block: ContentBlock) -> ContentBlock:
         """Return a block of a message with files in place of long base64, also in the output of a tool."""
         if isinstance(block, DataBlock) and isinstance(block.source, Base64Source):
             return block if len(block.source.data) < LONG_BASE64 else await self.offload_data_block(block)
         if isinstance(block, ToolResultBlock) and not isinstance(block.output, str):
-            return block.model_copy(update={"output": [await self._told(part) for part in block.output]})
+            return block.model_copy(update={"output": [await self._with_files(part) for part in block.output]})
         if isinstance(block, HintBlock) and not isinstance(block.hint, str):
-            return block.model_copy(update={"hint": [await self._told(part) for part in block.hint]})
+            return block.model_copy(update={"hint": [await self._with_files(part) for part in block.hint]})
         return block
 
     async def _text_of(self, output: str | Sequence[TextBlock | DataBlock]) -> str:

@@ -13,7 +13,6 @@ from reme_core.evolve.near_memories import MOST_REQUESTS, NearPair, likely_same,
 from reme_core.ports import MemoryFilter, Store, Uselessness
 from reme_core.rules import is_useless
 from reme_core.schema import Evolution, Memory, MemoryGroup, MemoryType, MergedMemories, Scope, TidiedLink
-from reme_core.schema.changes import EVOLVE as EVOLVE
 from reme_core.schema.tool_calls import is_guideline
 from reme_core.steps.ask_json import ask
 from reme_core.steps.flow import FlowContext

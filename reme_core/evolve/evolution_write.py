@@ -9,7 +9,6 @@ from datetime import datetime
 
 from reme_core.errors import ConflictError, MemoryNotFoundError
 from reme_core.evolve.evolution_plan import (
-    EVOLVE,
     USELESS,
     plan_evolution,
     read_memories,
@@ -19,6 +18,7 @@ from reme_core.evolve.merged_memory import merge
 from reme_core.ports import DeleteMemory, PutMemory, WriteBatch
 from reme_core.rules import Claim, claim_of, is_useless
 from reme_core.schema import Evolution, Job, Memory, MemoryGroup, MergedMemories, Scope, TidiedLink, TimePrecision
+from reme_core.schema.changes import EVOLVE
 from reme_core.steps.distillation import Distilled, UsageCounter
 from reme_core.steps.flow import FlowContext
 

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 from pydantic import JsonValue
 
-from reme_core.evolve.evolution_plan import EVOLVE
 from reme_core.ports import Clock, EventQuery, GetItems, ItemAddress, PutItem, Store, WriteItems
 from reme_core.ports.items import SERVICE_SPACE
 from reme_core.schema import Job, JobState, Scope, format_time, parse_time
+from reme_core.schema.changes import EVOLVE
 
 _EVOLVED = "evolved"
 # What the last consolidation itself wrote makes no other one due, as long as it is less than this.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,14 +28,15 @@ from reme_core.steps.web_results import WebMarkingStore
 
 if TYPE_CHECKING:
     from reme_core.files.keeper import FolderKeeper, Folders
-    from reme_core.ports import Clock, TokenCounter
+    from reme_core.ports import Clock, Store, TokenCounter
+    from reme_core.schema import Scope
     from reme_core.steps.records import MemorySchema, Schemas
     from reme_core.steps.slicing import Slicing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySettings:
-    """What a memory is made with beside its store and its models, checked, with what is left out filled in."""
+    """Settings of a memory beside its store and its models, checked, with what is left out filled in."""
 
     memory_space: str
     clock: Clock
@@ -116,17 +117,9 @@ def assemble(settings: MemorySettings, ports: Ports) -> AssembledParts:
         ports = replace(ports, store=WebMarkingStore(ports.store, settings.web_tools))
     files = None
     if settings.files is not None:
-        from reme_core.files.keeper import FolderKeeper, FolderPorts, FollowedStore
+        from reme_core.files.keeper import FollowedStore
 
-        folder_ports = FolderPorts(
-            memory_space=settings.memory_space,
-            store=ports.store,
-            resting_embedder=embedder,
-            clock=clock,
-            token_counter=settings.counter,
-            start_waiting=lambda scope: work.start(scope),
-        )
-        files = FolderKeeper(settings.files, folder_ports)
+        files = _folder_keeper(settings.files, settings, ports.store, embedder, lambda scope: work.start(scope))
         ports = replace(ports, store=FollowedStore(ports.store, files))
     work = JobService(
         memory_space=settings.memory_space,
@@ -148,6 +141,26 @@ def assemble(settings: MemorySettings, ports: Ports) -> AssembledParts:
         runner=runner,
         costs=CostBook(ports.store, clock),
     )
+
+
+def _folder_keeper(
+    files: str | Path | Folders,
+    settings: MemorySettings,
+    store: Store,
+    embedder: RestingEmbedder | None,
+    start: Callable[[Scope], None],
+) -> FolderKeeper:
+    from reme_core.files.keeper import FolderKeeper, FolderPorts
+
+    ports = FolderPorts(
+        memory_space=settings.memory_space,
+        store=store,
+        resting_embedder=embedder,
+        clock=settings.clock,
+        token_counter=settings.counter,
+        start_waiting=start,
+    )
+    return FolderKeeper(files, ports)
 
 
 def _runtime(settings: MemorySettings, ports: Ports, embedder: RestingEmbedder | None) -> RuntimePorts:

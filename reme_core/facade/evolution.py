@@ -48,9 +48,10 @@ class EvolutionMethods:
             ModelError: The model failed; nothing was written.
             ConflictError: Others changed memories of the plan again and again; nothing was written.
         """
-        from reme_core.evolve.evolution_plan import EVOLVE, plan_evolution
+        from reme_core.evolve.evolution_plan import plan_evolution
         from reme_core.evolve.evolution_write import apply_evolution
         from reme_core.facade.learning_service import flow_context
+        from reme_core.schema.changes import EVOLVE
 
         scope, removes = await self._looked_up(user_id, shared=shared), inputs.read_flag(forget, "forget")
         is_shown_alone, targets = inputs.read_flag(dry_run, "dry_run"), inputs.read_targets(memory_target)

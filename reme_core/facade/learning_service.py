@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from reme_core.errors import ConfigurationError, ReMeError
-from reme_core.evolve.evolution_plan import EVOLVE
 from reme_core.evolve.evolution_write import EvolveWorker
 from reme_core.facade.strategies import RuntimePorts
 from reme_core.jobs.job_outcomes import JobOutcome, not_all_done, undone, with_outcomes_degraded
@@ -15,6 +14,7 @@ from reme_core.jobs.job_runner import JobRunner
 from reme_core.ports import Clock, Embedder, Store
 from reme_core.remember.summarizer import VerbatimSummarizer, since
 from reme_core.schema import Job, Memory, Scope, TaskMemories, ToolSummary, Usage, shown
+from reme_core.schema.changes import EVOLVE
 from reme_core.steps.costs import CostBook
 from reme_core.steps.flow import FlowContext, Stage
 from reme_core.tasks.record_attempts import TaskRecorder

@@ -30,7 +30,7 @@ Signatures and keys are shorter; an image of a few pixels may be, too.
 _REFERENCE = re.compile(r"sha256:[0-9a-f]{64}")
 BASE64_MARK = "reme-base64:"  # before the reference, where base64 stood inside of JSON
 APART = " "
-"""How JSON text begins of which base64 is kept apart: with a blank, as none does that was written whole."""
+"""Begins JSON text of which base64 is kept apart: a blank, with which none begins that was written whole."""
 _FOREIGN_MARK = f"{BASE64_MARK}!"  # in such a text, a mark that its sender wrote
 _MEDIA_TYPE = re.compile(r"[a-z0-9][\w!#$&^.+-]{0,126}/[\w!#$&^.+*-]{1,127}", re.IGNORECASE | re.ASCII)
 # Behind a letter of its own none begins, so that texts of many shorter runs are read once and not from each letter on.

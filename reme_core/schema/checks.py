@@ -221,6 +221,7 @@ def kind_of(value: object) -> str:
 # pydantic's names of faults, in words that name no type of Python's; the rest keeps the words of its validator.
 _REASONS: Final = {
     "missing": "is missing",
+    **dict.fromkeys(("union_tag_not_found", "model_attributes_type"), "wanted an object with a type"),
     "path_type": "wanted a path",
     "json_invalid": "is no JSON that can be read",
     "literal_error": "wanted {expected}",

@@ -34,7 +34,7 @@ class LeftOut(StrEnum):
 
 
 _WORDS = {
-    LeftOut.REPETITION: "it repeats a result above it, or what was found says all of it",
+    LeftOut.REPETITION: "it repeats a result above it, or a memory above says all of it",
     LeftOut.BUDGET: "the budget of tokens had no room for it",
     LeftOut.LIMIT: "enough results stand above it",
     LeftOut.MIN_SCORE: "it scores less than was asked for",

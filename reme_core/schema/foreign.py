@@ -36,16 +36,21 @@ def text_hint(item: object) -> str:
 
 
 def _read_by(item: object) -> tuple[str, str] | None:
-    modules = (kind.__module__.partition(".")[0] for kind in type(item).__mro__)
+    # Read from the classes themselves: code of theirs may stand behind the attribute, and it may be no text.
+    modules = (str(vars(kind).get("__module__")).partition(".")[0] for kind in type(item).__mro__)
     return next((_READ_BY[name] for name in modules if name in _READ_BY), None)
 
 
 def _is_langchain(item: Mapping[object, object]) -> bool:
     """Tell whether this is a message or a part as LangChain writes them."""
-    if "role" not in item and item.get("type") in _LANGCHAIN_TYPES:
+    if "role" not in item and _kind(item) in _LANGCHAIN_TYPES:
         return True
     content = item.get("content")
     parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
-    return any(
-        part.get("type") in {"image", "file", "audio", "video"} and part.keys() & _LANGCHAIN_FIELDS for part in parts
-    )
+    return any(_kind(part) in _MEDIA and part.keys() & _LANGCHAIN_FIELDS for part in parts)
+
+
+def _kind(item: Mapping[object, object]) -> str:
+    """Return the type that a dictionary names, "" where that is no text."""
+    kind = item.get("type")
+    return kind if isinstance(kind, str) else ""

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from reme_core.schema.checks import kind_of
+from reme_core.schema.checks import kind_of, shown
 
 EARLIEST_YEAR = 1900
 LATEST_YEAR = 9998
@@ -70,7 +70,7 @@ def parse_time(value: object) -> datetime:
             msg = f"not a time: {value[:40]!r}; write ISO 8601 such as 2026-01-31T09:30:00Z, or YYYY-MM-DD HH:MM:SS"
             raise ValueError(msg) from exc
     else:
-        msg = f"a time is a datetime or an ISO 8601 string, not {kind_of(value)} {value!r:.40}"
+        msg = f"a time is a datetime or an ISO 8601 string, not {kind_of(value)} {shown(value)[:40]}"
         raise ValueError(msg)  # noqa: TRY004  # pydantic turns ValueError, and not TypeError, into a field's error
     if moment.tzinfo is not None and EARLIEST_YEAR <= moment.year <= LATEST_YEAR:
         moment = moment.astimezone(UTC)  # the year that is written is checked: a zone can move it over the edge

@@ -89,9 +89,19 @@ def _content(content: object) -> list[object]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if isinstance(content, (list, tuple)):
-        return [_part(part) for part in content]
+        return [block for part in content for block in _blocks(part)]
     msg = f"content: wanted a text or a list of parts, found {kind_of(content)}"
     raise ValueError(msg)
+
+
+def _blocks(part: object) -> list[object]:
+    """Return the blocks of a part: of a tool's result in Anthropic's form, what it shows stands beside its text."""
+    if not isinstance(part, Mapping) or part.get("type") != "tool_result" or "tool_use_id" not in part:
+        return [_part(part)]
+    content = part.get("content")
+    inner = [_part(item) for item in content] if isinstance(content, (list, tuple)) else _content(content)
+    result = {**_tool_result(inner, part["tool_use_id"], None), "is_error": part.get("is_error") or False}
+    return [result, *(block for block in inner if not _is_text(block))]
 
 
 def _part(part: object) -> object:
@@ -119,13 +129,9 @@ def _part(part: object) -> object:
         case "tool_use":  # Anthropic's
             call = {"call_id": part.get("id"), "name": part.get("name"), "arguments": part.get("input")}
             return {"type": "tool_call", **call}
-        case "tool_result" if "tool_use_id" in part:
-            blocks = [block for block in _content(part.get("content")) if _is_text(block)]
-            is_error = part.get("is_error") or False
-            return {**_tool_result(blocks, part["tool_use_id"], None), "is_error": is_error}
         case "text" if part.get("citations", ...) is None:
             return {key: value for key, value in part.items() if key != "citations"}
-        case kind if kind in _OUR_TYPES:
+        case str(kind) if kind in _OUR_TYPES:
             return dict(part)
         case kind:
             msg = f"a content part of type {kind!r:.40} is not known: use one of {', '.join(sorted(_OUR_TYPES))}"
@@ -176,8 +182,16 @@ def _is_text(block: object) -> bool:
 
 
 def _tool_result(blocks: list[object], call_id: object, name: object) -> dict[str, object]:
-    texts = [str(block["text"]) for block in blocks if isinstance(block, Mapping) and _is_text(block)]
+    texts = [_told(block) for block in blocks if isinstance(block, Mapping) and _is_text(block)]
     return {"type": "tool_result", "call_id": call_id, "name": name, "output": "\n".join(texts)}
+
+
+def _told(block: Mapping[str, object]) -> str:
+    text = block.get("text")
+    if isinstance(text, str):
+        return text
+    msg = f"a text part of a tool's result wants a text under 'text', found {kind_of(text)}"
+    raise ValueError(msg)
 
 
 def _tool_call(call: object) -> object:

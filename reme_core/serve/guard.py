@@ -32,7 +32,7 @@ MIB = 1 << 20
 MAX_BODY_BYTES = 8 << 20
 """Of a request, where the service is not started with another bound."""
 MOST_BODY_MIB = 64
-"""That may be asked for: an image of 32 MiB, the largest that is kept, takes 43 in base64."""
+"""MiB to which that bound may be raised: an image of 32 MiB, the largest that is kept, takes 43 in base64."""
 MAX_BODIES_BYTES = 16 * MAX_BODY_BYTES
 """Of all requests that are being answered at once."""
 RECEIVE_S = 60.0
@@ -263,8 +263,7 @@ def _hostname(host: str) -> str:
 
 
 def _too_large(bound: int) -> BodyTooLargeError:
-    msg = (
-        f"the request body is larger than {bound} bytes: send it in parts, or start the service with a larger "
-        f"--max-body, of up to {MOST_BODY_MIB} MiB"
-    )
+    more = f", or start the service with a larger --max-body, of up to {MOST_BODY_MIB} MiB, which /mcp doesn't take"
+    is_most = bound >= MOST_BODY_MIB * MIB
+    msg = f"the request body is larger than {bound} bytes: send it in parts{'' if is_most else more}"
     return BodyTooLargeError(msg)

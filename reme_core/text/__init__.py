@@ -6,6 +6,7 @@ Pure functions over strings (and messages) of any language; the only library is 
 from reme_core.text.excerpt import TextMatches as TextMatches
 from reme_core.text.excerpt import cut_middle as cut_middle
 from reme_core.text.excerpt import is_cut_of as is_cut_of
+from reme_core.text.excerpt import is_shorter_cut as is_shorter_cut
 from reme_core.text.excerpt import read_piece as read_piece
 from reme_core.text.excerpt import search_text as search_text
 from reme_core.text.excerpt import without_notices as without_notices

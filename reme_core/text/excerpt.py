@@ -112,6 +112,21 @@ def is_cut_of(view: str, text: str, reference: str) -> bool:
     return False
 
 
+def is_shorter_cut(view: str, cut: str, reference: str) -> bool:
+    """Tell whether a view is what `cut` is, a text with its middle cut out and this reference there, and shows less.
+
+    That is: what stands around the notice of the view begins and ends `cut`, and both tell the same length.
+    """
+    notices = [found for found in _NOTICES.finditer(view) if found[0].rstrip().endswith(f"reload {reference}]")]
+    lengths = {_length(found[0]) for found in _NOTICES.finditer(cut) if f"reload {reference}]" in found[0]}
+    return len(view) < len(cut) and any(
+        _length(found[0]) in lengths
+        and cut.startswith(view[: found.start()].removesuffix("\n"))
+        and cut.endswith(view[found.end() :])
+        for found in notices
+    )
+
+
 def read_piece(
     text: str,
     *,
@@ -190,6 +205,11 @@ def _notice(text: str, head: int, tail: int, reference: str) -> str:
 
 def _left_out(text: str, head: int, tail: int) -> str:
     return f"[… {len(text) - head - tail:,} of {len(text):,} characters"
+
+
+def _length(notice: str) -> str:
+    """Return the length that a notice tells the whole text has."""
+    return notice.partition(" of ")[2].partition(" ")[0]
 
 
 def _shortest_notice(reference: str) -> str:

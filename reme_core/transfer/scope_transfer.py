@@ -195,16 +195,13 @@ async def import_scope(
         StoreAccessError: The file can't be read.
         ConflictError: An id that this scope holds with other content.
     """
-    lines, problems = await _read(path, scope, progress)
+    lines, problems = await _read_lines(path, scope, progress)
     if problems and not skip_bad_lines:
         raise refusal(path, problems, "nothing was imported; correct them, or skip bad lines")
-    media = _Media()
-    problems += await asyncio.to_thread(lambda: list(_missing_parts(lines, media)))
-    problems += [problem async for problem in _unknown_bytes(store, scope, media)]
-    problems.sort(key=lambda problem: problem.line)
-    if problems and not skip_bad_lines:
-        raise refusal(path, problems, "nothing was imported; export anew, or skip bad lines")
-    items = _with_one_of_each([*_usable(lines, {problem.line for problem in problems}, media)])
+    items, lacking = await _check_lines(store, scope, lines)
+    if lacking and not skip_bad_lines:
+        raise refusal(path, lacking, "nothing was imported; export anew, or skip bad lines")
+    problems = sorted((*problems, *lacking), key=lambda problem: problem.line)
     counts, known = Counter[str](), Counter[str]()
 
     def done(kind: str, page: Sequence[BaseModel]) -> None:
@@ -232,17 +229,30 @@ async def import_scope(
     return transfer_counts(counts).model_copy(update=told)
 
 
-async def _read(
+async def _read_lines(
     path: Path, scope: Scope, progress: Callable[[int], None] | None
 ) -> tuple[list[ScopeLine], list[LineProblem]]:
+    """Return the lines of a file that can be read, and what is wrong with the others."""
     lines, problems = list[ScopeLine](), list[LineProblem]()
     read = read_scope(path, scope)
     while batch := await asyncio.to_thread(lambda: list(islice(read, _PAGE))):
-        for one in batch:
-            problems.append(one) if isinstance(one, LineProblem) else lines.append(one)
+        lines += [line for line in batch if isinstance(line, ScopeLine)]
+        problems += [problem for problem in batch if isinstance(problem, LineProblem)]
         if progress is not None:
             progress(batch[-1].line)
     return lines, problems
+
+
+async def _check_lines(
+    store: Store, scope: Scope, lines: Sequence[ScopeLine]
+) -> tuple[list[BaseModel], list[LineProblem]]:
+    """Return what lines bring that can be used, and what the others lack, in the order of lines."""
+    media = _Media()
+    lacking = await asyncio.to_thread(lambda: list(_missing_parts(lines, media)))
+    lacking += [problem async for problem in _unknown_bytes(store, scope, media)]
+    lacking.sort(key=lambda problem: problem.line)
+    usable = _usable(lines, {problem.line for problem in lacking}, media)
+    return _with_one_of_each([*usable]), lacking
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pydantic import JsonValue
+
 from reme_core.schema import ContentBlock, Message, TextBlock, ToolResultBlock
+from reme_core.schema.trust import TRUST
 
 _NAME_CHARS = 100
 
@@ -16,8 +19,8 @@ _NAME_CHARS = 100
 def tell_late_results(messages: Sequence[Message], summary: str) -> tuple[Message, ...]:
     """Return messages in which each result that no call stands before is a text that tells it, whole.
 
-    Ids, roles and order stay. A message without late results is the same object. Without a summary nothing has left,
-    and nothing is changed: a result that never had a call is its sender's affair.
+    Ids, roles, trust and order stay. A message without late results is the same object. Without a summary nothing has
+    left, and nothing is changed: a result that never had a call is its sender's affair.
     """
     if not summary.strip():
         return tuple(messages)
@@ -49,4 +52,7 @@ def _told(message: Message, called: set[str]) -> Message:
         elif block.type == "tool_result" and block.call_id not in called:
             late[place] = TextBlock(text=words_of(block) + block.output)
     content = tuple(late.get(place, block) for place, block in enumerate(message.content))
-    return message.model_copy(update={"content": content})
+    told = message.model_copy(update={"content": content})
+    # A result made its message a tool's words, whoever sent it.
+    mark: dict[str, JsonValue] = {} if told.trust is message.trust else {TRUST: message.trust.value}
+    return told.model_copy(update={"metadata": {**message.metadata, **mark}}) if mark else told

@@ -116,7 +116,7 @@ async def pre_reasoning_hook(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FoundContext:
-    """What a context is like: how full, whether a result is too long or has no call, and the references it cites."""
+    """State of a context: how full, whether a result is too long or has no call, and the references it cites."""
 
     check: ContextCheck
     is_untidy: bool

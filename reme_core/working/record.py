@@ -25,7 +25,7 @@ from reme_core.schema import (
 )
 from reme_core.schema.messages import ORIGINAL_ID, renamings
 from reme_core.steps.message_lines import find_messages_by_id
-from reme_core.text import is_cut_of
+from reme_core.text import is_cut_of, is_shorter_cut
 from reme_core.working.late_results import tell_late_results, words_of
 from reme_core.working.messages_to_keep import Asides
 from reme_core.working.ports import WorkingPorts, off_loop
@@ -191,7 +191,7 @@ def _holds(stored: StoredMessage, session_id: str, message: Message, rows: Mappi
     if message.repeats(whole):
         return True
     # All but the content is the same; thinking and vendors' data may lack in a view, and nothing is new there.
-    if message.model_copy(update={"content": whole.content}) != whole:
+    if not message.model_copy(update={"content": whole.content}).repeats(whole):
         return False
     others = [block for block in whole.content if block.type == "other"]
     if any(block not in others for block in message.content if block.type == "other"):
@@ -229,7 +229,11 @@ def _is_view(view: ContentBlock, whole: ContentBlock, names: set[str]) -> bool:
             return any(view.text.endswith(f" reload {name}]") for name in names) and "\n" not in view.text
         case ToolResultBlock(), ToolResultBlock():
             same = view.model_copy(update={"output": whole.output}) == whole
-            return same and any(is_cut_of(view.output, whole.output, name) for name in cited_references([view.output]))
+            return same and any(
+                is_cut_of(view.output, whole.output, name)
+                or (name in names and is_shorter_cut(view.output, whole.output, name))
+                for name in cited_references([view.output])
+            )
         case ToolCallBlock(), ToolCallBlock():
             same = view.model_copy(update={"arguments": whole.arguments}) == whole
             cut = view.arguments if isinstance(view.arguments, dict) else {}

@@ -23,6 +23,7 @@ from reme_langchain.saver._message_blobs import (
     Slot,
     kept_apart,
     load_entries,
+    metadata_of,
     stays,
 )
 from reme_langchain.saver._remove_and_copy import sweep
@@ -33,10 +34,6 @@ from reme_langchain.saver._value_codec import EncodedValue, Typed, ValueCodec, V
 Version: TypeAlias = str | int | float
 RowPlace: TypeAlias = tuple[int, str, str]
 """Thread, namespace and id of a checkpoint."""
-
-
-# `json.dumps` with options makes an encoder at each call.
-compact_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +183,11 @@ def _store_value(blobs: Blobs, what: str, value: EncodedValue, codec: ValueCodec
 
 
 def _store_metadata(blobs: Blobs, metadata: str, codec: ValueCodec) -> str:
-    """Return metadata, or JSON of a manifest, which is no object as they are, where something is taken out of them."""
+    """Return metadata, or what stands for them where something is taken out of them."""
     if len(metadata) < LONG_BASE64:
         return metadata
     sealed, payloads = codec.seal_apart(("json", metadata.encode()))
-    return compact_json(ormsgpack.unpackb(blobs.keep_sealed(sealed, payloads))) if payloads else metadata
+    return metadata_of(blobs.keep_sealed(sealed, payloads)) if payloads else metadata
 
 
 def _put_checkpoint(

@@ -20,7 +20,7 @@ from reme_core.errors import CorruptDataError
 from reme_core.schema import Scope
 from reme_langchain.saver._deflate import inflated
 from reme_langchain.saver._known_blobs import KnownBlobs, removals_of
-from reme_langchain.saver._payloads import APART, PAYLOAD, Payloads, keep_payload, whole
+from reme_langchain.saver._payloads import APART, PAYLOAD, Payloads, keep_payload, read_whole
 from reme_langchain.saver._value_codec import MessageList, Typed, ValueCodec, ValueForm, digest_of
 
 FAN = 32
@@ -249,8 +249,17 @@ def kept_apart(blobs: Blobs, entry: Entry) -> Entry:
     return int(ValueForm.PART), "", blobs.keep_sealed(entry[1:], ())
 
 
+# `json.dumps` with options makes an encoder at each call.
+compact_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def metadata_of(manifest: bytes) -> str:
+    """Return the text that stands for metadata of this manifest: no object, as they are themselves."""
+    return compact_json(ormsgpack.unpackb(manifest))
+
+
 def manifest_of(metadata: str) -> bytes:
-    """Return the manifest that stands for metadata."""
+    """Return the manifest that stands for metadata; see `metadata_of`."""
     return ormsgpack.packb(json.loads(metadata))
 
 
@@ -319,14 +328,14 @@ class BlobReader:
         fresh: dict[int, Typed] = {}
         for query, group in self._queries(wanted):
             for id_, type_, data, thread in self._connection.execute(query, group).fetchall():
-                fresh[id_] = inflated(type_, data) if type_ != APART else whole(self._connection, thread, data)
+                fresh[id_] = inflated(type_, data) if type_ != APART else read_whole(self._connection, thread, data)
         self._rows |= fresh
         if self._known is not None and self._removals is not None and fresh:
             self._known.add(fresh, self._removals)
         try:
             return [self._rows[id_] for id_ in ids]
         except KeyError as exc:
-            msg = f"a checkpoint refers to message {exc.args[0]}, which is missing: restore a copy of the file"
+            msg = f"a checkpoint refers to message {exc.args[0]}, which is missing: restore a backup"
             raise CorruptDataError(msg) from None
 
     def _queries(self, wanted: list[int]) -> Iterable[tuple[str, tuple[object, ...]]]:

@@ -29,7 +29,7 @@ PAYLOAD = "reme/bytes"  # the type of the row of a payload
 Payloads: TypeAlias = Sequence[tuple[bytes, bytes]]
 """The SHA-256 of bytes, and these."""
 Cut: TypeAlias = tuple[int, bytes, bool]
-"""Where something was taken out of what is left, the SHA-256 of it, and whether it was base64."""
+"""A place in what is left, the SHA-256 of what was taken out there, and whether that was base64."""
 _Span: TypeAlias = tuple[int, int, bool]
 """Begin and end in a serialised value, and whether it is base64."""
 
@@ -165,12 +165,12 @@ def find_payload(connection: SqlConnection, thread: int, digest: bytes) -> bytes
     row = connection.execute(_HELD, (digest, thread, thread)).fetchone()
     if row is None or sha256(row[0]).digest() != digest:
         what = "missing" if row is None else "others than were kept"
-        msg = f"a checkpoint refers to the bytes {digest.hex()}, which are {what}: restore a copy of the file"
+        msg = f"a checkpoint refers to the bytes {digest.hex()}, which are {what}: restore a backup"
         raise CorruptDataError(msg)
     return bytes(row[0])
 
 
-def whole(connection: SqlConnection, thread: int, stored: bytes) -> tuple[str, bytes]:
+def read_whole(connection: SqlConnection, thread: int, stored: bytes) -> tuple[str, bytes]:
     """Return a value of a thread with what was taken out of it (CorruptDataError: some of it is missing)."""
     return put_back(stored, partial(find_payload, connection, thread))
 

@@ -13,7 +13,15 @@ import ormsgpack
 
 from reme_core import SqlConnection
 from reme_core.errors import InvalidInputError
-from reme_langchain.saver._message_blobs import BlobReader, Blobs, Entry, KnownDigests, load_entries, manifest_of
+from reme_langchain.saver._message_blobs import (
+    BlobReader,
+    Blobs,
+    Entry,
+    KnownDigests,
+    load_entries,
+    manifest_of,
+    metadata_of,
+)
 from reme_langchain.saver._payloads import APART, PAYLOAD, cuts_of, find_payload, hand_on
 from reme_langchain.saver._saver_tables import HISTORY, find_thread, hold_owner, lock_threads, make_thread, note_removal
 from reme_langchain.saver._value_codec import ValueForm
@@ -285,9 +293,10 @@ def _copy_checkpoints(connection: SqlConnection, old: int, new: int, manifest: C
             channel: entry and (*entry[:2], manifest(entry[0], entry[2]))
             for channel, entry in load_entries(entries).items()
         }
-        told = json.dumps(ormsgpack.unpackb(manifest(1, manifest_of(metadata)))) if metadata[:1] == "[" else metadata
+        if metadata[:1] == "[":
+            metadata = metadata_of(manifest(ValueForm.PART, manifest_of(metadata)))
         connection.execute(
             "INSERT INTO langgraph_checkpoints (thread, ns, checkpoint_id, parent, run, hidden, type, body, metadata, "
             "entries) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (new, *row, told, ormsgpack.packb(moved)),
+            (new, *row, metadata, ormsgpack.packb(moved)),
         )

@@ -31,7 +31,7 @@ def damage_told() -> Iterator[None]:
     except ReMeError:
         raise
     except (ValueError, TypeError, LookupError, AttributeError, zlib.error) as exc:
-        msg = f"a row of the checkpoints can't be what was written ({type(exc).__name__}): restore a copy of the file"
+        msg = f"a row of the checkpoints can't be what was written ({type(exc).__name__}): restore a backup"
         raise CorruptDataError(msg) from exc
 
 

@@ -20,8 +20,8 @@ from reme_core import SqlConnection
 from reme_core.errors import InvalidInputError
 from reme_core.schema import Scope, shown
 from reme_langchain._owner import find_owner
-from reme_langchain.saver._checkpoint_rows import CheckpointKey, ListQuery, PutRow, Version, WriteRow, compact_json
-from reme_langchain.saver._message_blobs import KnownDigests
+from reme_langchain.saver._checkpoint_rows import CheckpointKey, ListQuery, PutRow, Version, WriteRow
+from reme_langchain.saver._message_blobs import KnownDigests, compact_json
 from reme_langchain.saver._remove_and_copy import copy_thread, delete_runs, delete_thread, prune_thread
 from reme_langchain.saver._saver_file import SaverFile, damage_told
 from reme_langchain.saver._saver_tables import find_thread

@@ -27,7 +27,7 @@ from reme_core.schema.plain import usable_id
 from reme_langchain.messages import from_langchain, untimed
 from reme_langchain.saver._checkpoint_rows import PutRow, put_row
 from reme_langchain.saver._message_blobs import KnownDigests
-from reme_langchain.saver._payloads import APART, whole
+from reme_langchain.saver._payloads import APART, read_whole
 from reme_langchain.saver._saver_file import SaverFile
 from reme_langchain.saver._saver_tables import HISTORY, find_thread, make_thread
 from reme_langchain.saver._value_codec import Typed, ValueCodec, digest_of
@@ -82,7 +82,7 @@ def claim(
     number = find_thread(connection, thread) or 0  # what waits goes with its thread
     unpacked = [(place, *ormsgpack.unpackb(payload)) for place, payload in rows]
     return [
-        (place, checkpoint_id, (type_, data) if type_ != APART else whole(connection, number, data))
+        (place, checkpoint_id, (type_, data) if type_ != APART else read_whole(connection, number, data))
         for place, checkpoint_id, type_, data in unpacked
     ]
 

@@ -304,9 +304,7 @@ class ValueCodec:
             try:
                 yield
             except _UNREADABLE as exc:
-                msg = (
-                    f"a checkpoint holds a value that can't be read ({type(exc).__name__}): restore a copy of the file"
-                )
+                msg = f"a checkpoint holds a value that can't be read ({type(exc).__name__}): restore a backup"
                 raise CorruptDataError(msg) from exc
         for module, name in sorted(blocked):
             msg = (

@@ -30,7 +30,7 @@ def rss_kib(process):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    with ServedProcess(tmp_path_factory.mktemp("served")) as process:
+    with ServedProcess(tmp_path_factory.mktemp("served"), "--max-body", "9") as process:
         yield process
 
 
@@ -60,11 +60,9 @@ def test_what_was_acknowledged_is_there_after_a_kill(tmp_path):
             memory.get_memory(memory_id, user_id="ana")
 
 
-def test_the_bound_of_a_request_is_that_of_the_command_line(tmp_path):
-    with ServedProcess(tmp_path, "--max-body", "1") as served:
-        for size, status in ((1_000, 200), (2_000_000, 413)):  # which is less than without the option
-            body = {"messages": [{"role": "user", "content": "x" * size}]}
-            assert served.client.post("/v1/summary", json=body).status_code == status
+def test_the_bound_of_a_request_is_that_of_the_command_line(served):
+    for size, status in ((8_900_000, 422), (9_500_000, 413)):  # 8.5 MiB, too much without the option, and 9.1
+        assert served.client.post("/v1/memories", content=b"x" * size).status_code == status
 
 
 def test_a_request_sent_again_after_a_kill_gets_the_answer_of_before(tmp_path):

@@ -54,8 +54,7 @@ def put_blobs(connection: SqlConnection, scope: int, messages: Sequence[Message]
     _insert(connection, scope, [blob for ref, blob in blobs.items() if ref not in there])
     spare = [ref.removeprefix(_PREFIX) for ref, (media_type, _) in there.items() if media_type.endswith(_SPARE)]
     if spare:
-        update = f"UPDATE blobs SET media_type = rtrim(media_type, '{_SPARE}') WHERE scope = ? AND digest {AMONG}"  # noqa: S608  # ours
-        connection.execute(update, (scope, json.dumps(spare)))
+        connection.execute(f"{_KEEP_ALL} AND digest {AMONG}", (scope, json.dumps(spare)))
 
 
 def _insert(connection: SqlConnection, scope: int, blobs: Iterable[Blob], mark: str = "") -> None:
@@ -83,7 +82,7 @@ def put_together(connection: SqlConnection, number: int, text: str, *, where: st
     def find(ref: str, most: int) -> Blob:
         found = _read(connection, where, number, ref, most)
         if found is None:
-            msg = f"a row refers to the bytes {ref!r}, which are missing: restore a copy of the file"
+            msg = f"a row refers to the bytes {ref!r}, which are missing: restore a backup"
             raise CorruptDataError(msg)
         return found
 
@@ -100,15 +99,17 @@ _REFERRING = {
     "agentscope_messages": (
         "SELECT body FROM agentscope_messages WHERE session IN"
         " (SELECT id FROM agentscope_sessions WHERE erased_with = ?) AND body >= ? AND body < ?",
-        (b" ", b"!"),  # bytes that begin with a blank
+        (APART.encode(), b"!"),  # bytes that begin so; the blank is followed by `!`
     ),
 }
 
 
 def keep_for_good(connection: SqlConnection, scope: int) -> None:
     """Keep all bytes of a scope as long as it is there, whoever refers to them."""
-    update = f"UPDATE blobs SET media_type = rtrim(media_type, '{_SPARE}') WHERE scope = ?"  # noqa: S608  # ours
-    connection.execute(update, (scope,))
+    connection.execute(_KEEP_ALL, (scope,))
+
+
+_KEEP_ALL = f"UPDATE blobs SET media_type = rtrim(media_type, '{_SPARE}') WHERE scope = ?"  # noqa: S608  # ours
 
 
 def kept_type(media_type: str) -> str:

@@ -59,7 +59,7 @@ class _Dialogue:
 
 @dataclass(slots=True)
 class _Survey:
-    """What all files were found to hold: which have dialogues, which memories, and what can't be read."""
+    """Contents of all files: which have dialogues, which memories, and what can't be read."""
 
     dialogues: dict[str, _Dialogue] = field(default_factory=lambda: defaultdict(_Dialogue))
     places: dict[bool, dict[Path, None]] = field(default_factory=lambda: {True: {}, False: {}})

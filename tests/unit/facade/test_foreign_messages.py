@@ -63,6 +63,36 @@ async def test_nothing_is_named_for_what_is_nobodys_message(memory: ReMe) -> Non
         await memory.summary([object()], user_id="ann")
 
 
+class Nameless:
+    """Of no module, as classes are that a program makes up."""
+
+    def __repr__(self) -> str:
+        msg = "can't be shown"
+        raise RuntimeError(msg)
+
+
+Nameless.__module__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ({"type": ["human"], "content": "hi"}, r"messages\[0\].role: is missing"),
+        ({"role": "user", "content": [{"type": {}, "base64": "aGk="}]}, r"part of type \{\} is not known"),
+        ({"role": "tool", "tool_call_id": "c", "content": [{"type": "text"}]}, "wants a text under 'text', found None"),
+        ({"role": "user", "content": [5]}, r"content\[0\]: wanted an object with a type \(found 5\)"),
+        ({"role": "user", "content": "hi", "created_at": Nameless()}, "not Nameless"),
+        ({"role": "user", "content": "hi", "created_at": 10**5_000}, "a time is a datetime or .*, not int"),
+        (Nameless(), "found Nameless$"),
+    ],
+)
+async def test_whatever_stands_in_a_message_is_told_in_an_error_of_ours(memory: ReMe, message: Any, told: str) -> None:
+    with pytest.raises(InvalidInputError, match=told):
+        await memory.summary([message], user_id="ann")
+    with pytest.raises(InvalidInputError, match=told):
+        await memory.pre_reasoning_hook([message], user_id="ann", session_id="s")
+
+
 async def test_what_the_errors_name_is_read(memory: ReMe) -> None:
     said = [HumanMessage([{"type": "text", "text": "look"}, PHOTO]), AIMessage("nice")]
     await memory.summary(from_langchain(said), user_id="ann", session_id="langchain")
@@ -85,3 +115,22 @@ async def test_what_the_errors_name_is_read(memory: ReMe) -> None:
     assert answered.content[0].is_error  # type: ignore[union-attr]
     page = await memory.find_messages(user_id="ann")
     assert [item.message.text for item in page.messages] == ["look", "nice", "Green it is.", "I look.", "and?"]
+
+
+async def test_an_image_in_a_tools_result_in_anthropics_form_stands_beside_its_text(memory: ReMe) -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+    shown = [{"type": "image", "source": source}, {"type": "text", "text": "a door"}]
+    result = {"type": "tool_result", "tool_use_id": "t", "content": shown}
+    await memory.summary([{"role": "user", "content": [result]}], user_id="ann")
+    [stored] = (await memory.find_messages(user_id="ann")).messages
+    assert [block.type for block in stored.message.content] == ["tool_result", "image"]
+    assert stored.message.content[0].output == "a door"  # type: ignore[union-attr]
+    assert (await memory.stats(user_id="ann")).blobs == 1
+
+
+async def test_a_tools_result_inside_of_another_is_refused_however_deep_it_is(memory: ReMe) -> None:
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": "t", "content": "x"}
+    for _ in range(3_000):
+        result = {"type": "tool_result", "tool_use_id": "t", "content": [result]}
+    with pytest.raises(InvalidInputError, match=r"messages\[0\]\.content"):
+        await memory.summary([{"role": "user", "content": [result]}], user_id="ann")

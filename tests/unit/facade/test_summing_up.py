@@ -11,7 +11,7 @@ import pytest
 from reme_core import MemoryType, ReMe, SimpleSummarizer, Slicing
 from reme_core.errors import PartialFailureError
 from reme_core.ports import ChatRequest, ListBlocks
-from reme_core.schema import Block, ImageBlock, LeftOut, Message, Scope, TextBlock
+from reme_core.schema import Block, ImageBlock, Message, Scope, TextBlock
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
 
@@ -192,40 +192,3 @@ async def test_the_worked_example_is_in_the_language_of_the_conversation(tmp_pat
             await memory.summary([said(text, name=None)], **U)
     system = model.requests[0].messages[0].text
     assert f'"content":"{told}' in system
-
-
-async def test_a_summary_is_no_result_beside_what_it_sums_up_unless_it_is_asked_for(tmp_path: Path) -> None:
-    summary = "On 8 May 2023 Alice told of her zebra and its apples."
-    with ScriptedChatModel([answer("Alice has a zebra", summary=summary)]) as model:
-        async with opened(tmp_path, model) as memory:
-            made = await memory.summary([said("I have a zebra, it eats apples")], **U)
-            [whole] = [item for item in made.memories if item.memory_type is MemoryType.SUMMARY]
-            query = "Which apples does the zebra of Alice eat?"
-            for options in ({}, {"token_budget": 200}, {"layers": ["memory"]}):
-                found = await memory.retrieve(query, **U, **options, why_not=whole.memory_id)
-                assert found.results
-                assert summary not in found.text
-                assert found.explanation is not None
-                assert found.explanation.why_not is not None
-                assert found.explanation.why_not.left_out is LeftOut.REPETITION
-            asked = await memory.retrieve(query, **U, memory_type="summary")
-            assert [hit.memory for hit in asked.results] == [summary]
-
-
-async def test_a_summary_is_found_where_nothing_else_of_its_block_is(tmp_path: Path) -> None:
-    summary = "Alice travelled to Oslo by train."
-    with ScriptedChatModel([answer("Alice has a zebra", summary=summary)]) as model:
-        async with opened(tmp_path, model) as memory:
-            await memory.summary([said("I have a zebra, it eats apples")], **U)
-            found = await memory.retrieve("Who went by train to Oslo?", **U, layers=["memory"], token_budget=200)
-            assert [hit.memory for hit in found.results] == [summary]
-
-
-async def test_a_summary_lifts_none_of_the_messages_that_it_sums_up(tmp_path: Path) -> None:
-    talk = [said("The zebra eats apples"), said("The train to Oslo was late", 1)]
-    with ScriptedChatModel([answer(summary="Alice told of trains, of stations and of Oslo.")]) as model:
-        async with opened(tmp_path, model) as memory:
-            await memory.summary(talk, **U)
-            found = await memory.retrieve("Which stations did the trains pass?", **U, explain=True)
-            assert found.explanation is not None
-            assert all("lift" not in item.parts for item in found.explanation.candidates)

@@ -160,6 +160,12 @@ def test_a_body_above_the_bound_is_refused(service, is_streamed):
         assert client.post("/takes", content=b"1234567890").json() == 10
 
 
+def test_a_larger_bound_is_not_advised_where_it_is_the_largest(service):
+    with client_of(service, anonymous=Principal(scope=make_scope("space", "me")), max_body_bytes=64 << 20) as client:
+        refused = client.post("/takes", headers={"Content-Length": str(1 << 30)}, content=b"1")
+    assert refused.json()["detail"] == "the request body is larger than 67108864 bytes: send it in parts"
+
+
 async def test_a_caller_who_leaves_within_the_body_is_no_failure_of_ours(service, caplog):
     async def receive():
         return {"type": "http.disconnect"}

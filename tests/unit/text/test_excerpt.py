@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reme_core.errors import InvalidInputError
-from reme_core.text import cut_middle, is_cut_of, read_piece, search_text
+from reme_core.text import cut_middle, is_cut_of, is_shorter_cut, read_piece, search_text
 from reme_core.text.excerpt import TextMatch, _folded
 
 REFERENCE = "3f9a0c5be1d24786"
@@ -252,3 +252,14 @@ def test_every_character_folds_to_one() -> None:
     for code in range(0x110000):
         assert len(_folded(chr(code))) == 1
     assert _folded("ΟΔΟΣ Σ") == _folded("οδος σ")
+
+
+def test_a_cut_is_a_shorter_one_of_another_only_if_it_shows_nothing_else() -> None:
+    text = "".join(f"{number}: GET /item/{number} 200\n" for number in range(200))
+    long, short = (cut_middle(text, size, reference=REFERENCE) for size in (1_000, 300))
+    assert is_shorter_cut(short, long, REFERENCE)
+    assert not is_shorter_cut(long, short, REFERENCE)
+    assert not is_shorter_cut(short, long, "0000000000000000")
+    assert not is_shorter_cut(f"{short}and more", long, REFERENCE)
+    assert not is_shorter_cut(f"x{short}", long, REFERENCE)
+    assert not is_shorter_cut(cut_middle(f"{text}199\n", 300, reference=REFERENCE), long, REFERENCE)

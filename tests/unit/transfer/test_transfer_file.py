@@ -111,8 +111,9 @@ async def test_a_head_that_is_not_known_refuses_the_file_bad_lines_skipped_or_no
     store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "file.jsonl"
     for head in (HEAD, LIBRARY_HEAD):
         file.write_text(json.dumps({**head, **change}) + '\n{"content": "a"}\n', encoding="utf-8")
-        with pytest.raises(InvalidLinesError, match=f"line 1: .*{reason}"):
-            await import_scope(store, None, BOB, file)
+        for skip in (False, True):
+            with pytest.raises(InvalidLinesError, match=f"line 1: .*{reason}"):
+                await import_scope(store, None, BOB, file, skip_bad_lines=skip)
         with pytest.raises(InvalidLinesError, match=f"line 1: .*{reason}"):
             await load(store, file, skip=True)
     await store.close()
@@ -130,6 +131,21 @@ BAD = {
     '{"kind": ["memory"], "value": {}}': "kind ['memory'] is not known",
     '{"content": "a"}': "has no 'kind'",
 }
+
+
+async def test_what_bad_lines_leave_of_an_export_is_imported_where_they_are_to_be_skipped(tmp_path: Path) -> None:
+    store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "file.jsonl"
+    lines = (FILES / "export_v1.jsonl").read_text(encoding="utf-8").rstrip("\n").split("\n")
+    assert '"message_id": "m0"' in lines[7]
+    lines[7] = "{"
+    file.write_text("\n".join([*lines, *BAD]), encoding="utf-8")
+    moved = await import_scope(store, None, BOB, file, skip_bad_lines=True)
+    assert (moved.messages, moved.blocks, moved.offloads, moved.memories) == (2, 0, 2, 4)
+    assert [problem.line for problem in moved.problems[:3]] == [2, 4, 8]  # a block and an offload of that message
+    told = [problem for problem in moved.problems if problem.line > len(lines)]
+    assert [problem.line - len(lines) for problem in told] == list(range(1, len(BAD) + 1))
+    assert all(reason in problem.reason for problem, reason in zip(told, BAD.values(), strict=True))
+    await store.close()
 
 
 async def test_every_bad_line_of_an_export_is_told_by_number_and_nothing_is_imported(tmp_path: Path) -> None:

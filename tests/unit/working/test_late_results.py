@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reme_core import ContextLimits, Message, ReMe
-from reme_core.schema import ContentBlock, Role, TextBlock, ToolCallBlock, ToolResultBlock
+from reme_core.schema import ContentBlock, Role, TextBlock, ToolCallBlock, ToolResultBlock, TrustClass
 from reme_core.schema.openai_messages import wire_messages
 from reme_core.working.late_results import tell_late_results
 
@@ -97,6 +98,28 @@ async def test_a_told_result_that_leaves_or_is_cut_is_not_kept_twice(memory: ReM
     assert ids == ["q", "a", *(f"m{n}" for n in range(8)), "r", *(f"n{n}" for n in range(20))]
 
 
+async def test_what_was_cut_once_when_a_late_result_came_and_shorter_later_is_kept_once(memory: ReMe) -> None:
+    context = memory.in_context_memory(user_id=USER, session_id=SESSION, limits=ContextLimits(max_input_length=WINDOW))
+    context.add(given_up())
+    await context.prepare()
+    log = "".join(f"{number}: GET /item/{number} 200\n" for number in range(200))
+    context.add([said("s", call("c2"), role="assistant"), said("t", result("c2", log), role="tool")])
+    await context.prepare()
+    context.add(said("r", result("c1"), role="tool"))
+    await context.prepare()
+    for number in range(6):
+        step = [said(f"s{number}", call(f"d{number}"), role="assistant")]
+        context.add([*step, said(f"t{number}", result(f"d{number}", "ok " * 90), role="tool")])
+        await context.prepare()
+    context.add([said(f"n{number}", f"and word{number}. " * 60) for number in range(8)])
+    await context.prepare()
+    await context.close()
+    page = await memory.find_messages(user_id=USER, session_id=SESSION, limit=100)
+    ids = [stored.message.message_id for stored in page.messages]
+    assert [name for name in ids if len(name) > 3] == []
+    assert ids.count("t") == 1
+
+
 async def test_a_result_with_its_call_is_left_alone(memory: ReMe) -> None:
     talk = [said("q", "Run."), said("a", call("c1"), role="assistant"), said("r", result("c1"), role="tool")]
     prepared = await memory.pre_reasoning_hook(talk, user_id=USER, session_id=SESSION, max_input_length=WINDOW)
@@ -109,6 +132,34 @@ def test_of_several_results_in_a_message_only_the_late_one_is_told() -> None:
     assert tell_late_results(messages, " ") == messages  # nothing has left
     [_, told] = tell_late_results(messages, "what was said")
     assert [block.type for block in told.content] == ["text", "tool_result", "text"]
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "system", "tool"])
+async def test_what_a_tool_returned_is_trusted_no_more_when_it_is_told(memory: ReMe, role: Role) -> None:
+    options: Any = {"user_id": USER, "session_id": SESSION, "max_input_length": WINDOW}
+    first = await memory.pre_reasoning_hook(given_up(), **options)
+    late = said("r", result("c1"), "go on", role=role)
+    options["compressed_summary"] = first.compressed_summary
+    second = await memory.pre_reasoning_hook([*first.messages, late], **options)
+    told = second.messages[-1]
+    assert (told.role, told.result_ids, told.trust) == (role, (), TrustClass.TOOL)
+    await memory.offload_context([told], user_id=USER, session_id=SESSION)
+    page = await memory.find_messages(user_id=USER, session_id=SESSION, limit=100)
+    assert [stored.message.result_ids for stored in page.messages[-1:]] == [("c1",)]
+
+
+async def test_a_cut_result_of_the_web_is_kept_once(tmp_path: Path) -> None:
+    limits = ContextLimits(max_input_length=WINDOW)
+    async with ReMe("space", tmp_path, llm=None, embedding=None, web_tools=["run_tests"]) as memory:
+        context = memory.in_context_memory(user_id=USER, session_id=SESSION, limits=limits)
+        context.add([*given_up()[:2], said("r", result("c1", "a page of the web\n" * 400), role="tool")])
+        context.add([said(f"m{number}", f"word{number} was said here. " * 40) for number in range(8)])
+        await memory.summary(context.messages(), user_id=USER, session_id=SESSION)
+        await context.prepare()
+        await context.close()
+        page = await memory.find_messages(user_id=USER, session_id=SESSION, limit=100)
+        assert [stored.message.message_id for stored in page.messages].count("r") == 1
+        assert len(page.messages) == 11
 
 
 BLOCKS = st.builds(call, st.sampled_from("abc")) | st.builds(

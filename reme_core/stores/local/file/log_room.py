@@ -32,22 +32,21 @@ class LogRoom:
     def make(self) -> None:
         """Make room if the log became longer since the last call; to be called in a transaction that writes.
 
-        Nobody else writes to the log then. A disk without room is no error here: the commit tells.
+        Nobody else writes to the log then. Room that can't be made is no error: a commit does without it.
         """
         if self._log is None:
             return
-        if self._opened < 0:
-            self._opened = os.open(self._log, os.O_WRONLY | os.O_CLOEXEC)
-            self._end = weakref.finalize(self, os.close, self._opened)  # of a memory that nobody closes as well
-        size = os.lseek(self._opened, 0, os.SEEK_END)  # to ask for the times as well makes the commit slower
-        if size == self._size:
-            return
-        self._longer += 1
-        room = min(size, _MOST_AT_ONCE, _LARGEST - size)
-        if room > 0 and self._longer > _PATIENCE:
-            with suppress(OSError):
-                size += os.pwrite(self._opened, bytes(room), size)
-        self._size = size
+        with suppress(OSError):
+            if self._opened < 0:
+                self._opened = os.open(self._log, os.O_WRONLY | os.O_CLOEXEC)
+                self._end = weakref.finalize(self, os.close, self._opened)  # of a memory that nobody closes as well
+            size = os.lseek(self._opened, 0, os.SEEK_END)  # to ask for the times as well makes the commit slower
+            if size != self._size:
+                self._size = size
+                self._longer += 1
+                room = min(size, _MOST_AT_ONCE, _LARGEST - size)
+                if room > 0 and self._longer > _PATIENCE:
+                    self._size += os.pwrite(self._opened, bytes(room), size)
 
     def close(self) -> None:
         """Let go of the log."""

@@ -275,15 +275,7 @@ def _write_plain(
             added.append(write)
     remove_items(connection, [row.item for row in gone if row.item is not None])
     drop_vectors(connection, [item for item, _ in changed])
-    updates: list[tuple[object, ...]] = []
-    for row, write in replaced:
-        text, owner = _owned(connection, memory_space, write)
-        updates.append((text, max(batch.at, row.updated + 1), _expiry(write, batch), write.ttl, owner, row.item))
-    connection.executemany(
-        "UPDATE items SET value = ?, updated = ?, expires = ?, ttl = ?, erased_with = coalesce(?, erased_with)"
-        " WHERE item = ?",
-        updates,
-    )
+    _update(connection, memory_space, replaced, batch)
     numbers = {path: make_namespace(connection, memory_space, path) for path in {write.path for write in added}}
     numbers |= {write.path: row.ns for _, write in changed if (row := held[write.path, write.key]).ns is not None}
     changed += zip(_insert(connection, memory_space, added, numbers, batch), added, strict=True)
@@ -295,6 +287,21 @@ def _write_plain(
     log_item_changes(connection, [(ns, item) for item, ns, _ in having])
     _drop_unused(connection, [write for row, write in replaced if is_apart(row.value or "")])
     remove_empty(connection, {row.ns for row in gone if row.ns is not None})
+
+
+def _update(
+    connection: SqlConnection, memory_space: str, replaced: Sequence[tuple[ItemRow, ReadyWrite]], batch: ReadyBatch
+) -> None:
+    """Write other values into rows."""
+    updates: list[tuple[object, ...]] = []
+    for row, write in replaced:
+        text, owner = _owned(connection, memory_space, write)
+        updates.append((text, max(batch.at, row.updated + 1), _expiry(write, batch), write.ttl, owner, row.item))
+    connection.executemany(
+        "UPDATE items SET value = ?, updated = ?, expires = ?, ttl = ?, erased_with = coalesce(?, erased_with)"
+        " WHERE item = ?",
+        updates,
+    )
 
 
 def _insert(

@@ -112,3 +112,20 @@ async def test_a_disk_without_room_fails_no_commit_that_fits(tmp_path: Path, mon
         await note(database, f"{number}")
     await database.close()
     assert len(notes_in(tmp_path / "m.db")) == 12
+
+
+async def test_a_log_that_cannot_be_opened_for_room_fails_no_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def none_left(path: str, flags: int, *args: int, **options: int) -> int:
+        if str(path).endswith("-wal"):
+            raise OSError(errno.EMFILE, "Too many open files")
+        return opened(path, flags, *args, **options)
+
+    monkeypatch.setattr(os, "open", none_left)
+    database = open_file(tmp_path)
+    await note(database, "kept")
+    await database.close()
+    assert notes_in(tmp_path / "m.db") == ["kept"]
