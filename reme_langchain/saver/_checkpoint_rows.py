@@ -27,6 +27,7 @@ from reme_langchain.saver._message_blobs import (
     stays,
 )
 from reme_langchain.saver._remove_and_copy import sweep
+from reme_langchain.saver._saver_file import damage_told
 from reme_langchain.saver._saver_tables import find_thread, make_thread
 from reme_langchain.saver._value_codec import EncodedValue, Typed, ValueCodec, ValueForm
 
@@ -156,7 +157,8 @@ def _kept_entries(
     ).fetchone()
     if parent is None:
         return found
-    versions, entries = codec.load(parent[:2])["channel_versions"], load_entries(parent[2])
+    with damage_told():
+        versions, entries = codec.load(parent[:2])["channel_versions"], load_entries(parent[2])
     same = {channel for channel, version in kept.items() if versions.get(channel) == version}
     return found | {channel: entry for channel, entry in entries.items() if entry is not None and channel in same}
 
@@ -326,7 +328,11 @@ _WRITES = """SELECT task_id, channel, form, type, data FROM langgraph_writes
 
 def raw(reader: BlobReader, form: int, type_: str, data: bytes) -> Raw:
     """Read the messages of a stored value, if it is made of them."""
-    return form, (type_, data), [] if form == ValueForm.WHOLE else reader.parts(data)
+    parts = [] if ValueForm(form) == ValueForm.WHOLE else reader.parts(data)
+    if form == ValueForm.PART and len(parts) != 1:
+        msg = f"a value of one part has {len(parts)}"
+        raise ValueError(msg)
+    return form, (type_, data), parts
 
 
 def rebuild(stored: StoredTuple, codec: ValueCodec) -> CheckpointTuple:
@@ -335,10 +341,11 @@ def rebuild(stored: StoredTuple, codec: ValueCodec) -> CheckpointTuple:
         values = {channel: codec.decode(*value) for channel, value in stored.values.items()}
         body = codec.load(stored.body)
         writes = rebuild_writes(stored.writes, codec)
+        metadata = json.loads(stored.metadata)
     return CheckpointTuple(
         config=config_of(stored.place),
         checkpoint=cast(Checkpoint, {**body, "id": stored.place.checkpoint_id, "channel_values": values}),
-        metadata=cast(CheckpointMetadata, json.loads(stored.metadata)),
+        metadata=cast(CheckpointMetadata, metadata),
         parent_config=None
         if stored.parent is None
         else config_of(CheckpointKey(thread=stored.place.thread, ns=stored.place.ns, checkpoint_id=stored.parent)),

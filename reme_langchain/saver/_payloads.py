@@ -151,8 +151,8 @@ def _base64_in(data: bytes, begin: int, end: int) -> Iterator[_Span]:
 
 def keep_payload(connection: SqlConnection, thread: int, digest: bytes, payload: bytes) -> bytes:
     """Return what the row of a payload is to hold in a thread: nothing where another thread of the user has it."""
-    lock = "" if connection.dialect.is_file else " FOR KEY SHARE OF b"  # whoever removes that row waits
-    found = connection.execute(f"{_OTHERS} AND length(b.data) > 0 LIMIT 1{lock}", (digest, thread, thread)).fetchone()
+    _take_turn(connection, thread, "_shared")
+    found = connection.execute(f"{_OTHERS} AND length(b.data) > 0 LIMIT 1", (digest, thread, thread)).fetchone()
     return payload if found is None else b""
 
 
@@ -160,11 +160,12 @@ def find_payload(connection: SqlConnection, thread: int, digest: bytes) -> bytes
     """Return a payload to which a value of a thread refers.
 
     Raises:
-        CorruptDataError: It is missing.
+        CorruptDataError: It is missing, or is not what was kept.
     """
     row = connection.execute(_HELD, (digest, thread, thread)).fetchone()
-    if row is None:
-        msg = f"a checkpoint refers to the bytes {digest.hex()}, which are missing: restore a backup"
+    if row is None or sha256(row[0]).digest() != digest:
+        what = "missing" if row is None else "others than were kept"
+        msg = f"a checkpoint refers to the bytes {digest.hex()}, which are {what}: restore a backup"
         raise CorruptDataError(msg)
     return bytes(row[0])
 
@@ -176,15 +177,26 @@ def read_whole(connection: SqlConnection, thread: int, stored: bytes) -> tuple[s
 
 def hand_on(connection: SqlConnection, thread: int, wanted: Set[bytes] = frozenset()) -> None:
     """Give payloads that a thread is about to lose, all but those `wanted`, to others of its user that have rows."""
-    lock = "" if connection.dialect.is_file else " FOR UPDATE"
-    others = _OTHERS if connection.dialect.is_file else f"{_OTHERS} FOR UPDATE OF b"
-    rows = connection.execute(f"{_OF_THREAD}{lock}", (thread,)).fetchall()
-    for id_, digest, size in rows:
+    _take_turn(connection, thread)
+    for id_, digest, size in connection.execute(_OF_THREAD, (thread,)).fetchall():
         if not size or digest in wanted:
             continue
-        heirs: Sequence[tuple[int, int]] = connection.execute(others, (digest, thread, thread)).fetchall()
+        heirs: Sequence[tuple[int, int]] = connection.execute(_OTHERS, (digest, thread, thread)).fetchall()
         if heirs and not any(held for _, held in heirs):
             connection.execute(_GIVE, (id_, heirs[0][0]))
+
+
+def _take_turn(connection: SqlConnection, thread: int, kind: str = "") -> None:
+    """Let nobody else of a thread's user hand payloads on, nor look for some unless `_shared`, until the end.
+
+    Locks of the rows themselves would be waited for crosswise, which a server ends after a second only.
+    """
+    if not connection.dialect.is_file:
+        connection.execute(
+            f"SELECT pg_advisory_xact_lock{kind}(hashtextextended('langgraph payloads', erased_with))"  # noqa: S608
+            " FROM langgraph_threads WHERE id = ? AND erased_with IS NOT NULL",
+            (thread,),
+        )
 
 
 # Written so that a file finds them by an index of these rows alone.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Literal, TypeVar
 
 from reme_core import Database, ReMe, SqlConnection, SqlDatabase
+from reme_core.errors import CorruptDataError, ReMeError
 from reme_langchain._opening import MemoryOrPath, open_memory
 from reme_langchain.saver._known_blobs import KnownBlobs
 from reme_langchain.saver._message_blobs import KnownDigests
@@ -18,6 +21,18 @@ from reme_langchain.saver._shared_commits import SharedCommits
 from reme_langchain.saver._thread_commits import ThreadCommits
 
 T = TypeVar("T")
+
+
+@contextmanager
+def damage_told() -> Iterator[None]:
+    """Tell of rows that can't be what was written (CorruptDataError): around what reads them, or as its decorator."""
+    try:
+        yield
+    except ReMeError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, zlib.error) as exc:
+        msg = f"a row of the checkpoints can't be what was written ({type(exc).__name__}): restore a backup"
+        raise CorruptDataError(msg) from exc
 
 
 class SaverFile:
@@ -47,13 +62,13 @@ class SaverFile:
         """Run work in one snapshot."""
         if self._commits is None:
             self._prepare()
-        return self.database.submit_read(work, within=self.memory.memory_space).result()
+        return self.database.submit_read(damage_told()(work), within=self.memory.memory_space).result()
 
     async def aread(self, work: Callable[[SqlConnection], T]) -> T:
         """Do what `read` does, without blocking the event loop."""
         if self._commits is None:
             await self._aprepare()
-        return await self.database.read(work, within=self.memory.memory_space)
+        return await self.database.read(damage_told()(work), within=self.memory.memory_space)
 
     def write(self, work: Callable[[SqlConnection, KnownDigests], T], thread: str | None = None) -> T:
         """Run work, which also gets what is known, in a transaction; it is on disk when this returns.

@@ -23,7 +23,8 @@ from reme_langchain._owner import find_owner
 from reme_langchain.saver._checkpoint_rows import CheckpointKey, ListQuery, PutRow, Version, WriteRow
 from reme_langchain.saver._message_blobs import KnownDigests, compact_json
 from reme_langchain.saver._remove_and_copy import copy_thread, delete_runs, delete_thread, prune_thread
-from reme_langchain.saver._saver_file import SaverFile
+from reme_langchain.saver._saver_file import SaverFile, damage_told
+from reme_langchain.saver._saver_tables import find_thread
 from reme_langchain.saver._value_codec import ValueCodec
 
 Care: TypeAlias = tuple[Callable[[SqlConnection, KnownDigests], None], str | None]
@@ -188,13 +189,13 @@ def delete_work(thread_id: str) -> Care:
 def runs_work(run_ids: Sequence[str]) -> Care:
     """Turn the deletion of runs into work on the file (InvalidInputError where those are no ids)."""
     runs = [thread_name(run, "run_ids") for run in _several(run_ids, "run_ids")]
-    return lambda connection, _: delete_runs(connection, runs), None
+    return damage_told()(lambda connection, _: delete_runs(connection, runs)), None
 
 
 def copy_work(source: str, target: str) -> Care:
     """Turn the copy of a thread into work on the file (InvalidInputError where one is no id)."""
     names = thread_name(source, "source_thread_id"), thread_name(target, "target_thread_id")
-    return lambda connection, known: copy_thread(connection, known, *names), None
+    return damage_told()(lambda connection, known: copy_thread(connection, known, *names)), None
 
 
 def prune_work(thread_ids: Sequence[str], strategy: str) -> Care:
@@ -209,8 +210,11 @@ def prune_work(thread_ids: Sequence[str], strategy: str) -> Care:
         msg = f"strategy: {strategy!r} is not known: use 'keep_latest' or 'delete'"
         raise InvalidInputError(msg)
 
+    @damage_told()
     def prune_all(connection: SqlConnection, _: KnownDigests) -> None:
-        for name in sorted(names):  # in this order they are locked
+        for name in sorted(names):  # in this order, and before anything else is waited for
+            find_thread(connection, name, locked=True)
+        for name in names:
             works[strategy](connection, name)
 
     return prune_all, None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -29,7 +31,13 @@ class SharedCommits:
     def __init__(self, database: Database, key: bytes) -> None:
         """Take the file, whose tables are made, and the key of its digests."""
         self._database = database
-        self._known = KnownDigests(key)
+        self._key = key
+        self.begin_anew()
+        _ALL.add(self)
+
+    def begin_anew(self) -> None:
+        """Begin with nothing under way: also in the child of a fork, where no other thread goes on."""
+        self._known = KnownDigests(self._key)
         self._gate = threading.Lock()
         self._waiting: list[_Write] = []
         self._submitting = threading.Lock()
@@ -65,9 +73,11 @@ class SharedCommits:
     def _submit(self) -> None:
         taken: list[_Write] = []
         before: Future[None] | None = None
+        is_begun = True
 
         def run(connection: _Transaction) -> None:
-            taken.extend(self._taken())
+            if is_begun:
+                taken.extend(self._taken())
             self._run(connection, taken, last_was_kept=before is None or before.exception() is None)
 
         def answer(committed: Future[None]) -> None:  # whoever submits work here waits for a fork that waits for this
@@ -77,9 +87,10 @@ class SharedCommits:
 
         try:
             with self._submitting:  # so the transaction before is known when this one runs
-                before, self._last = self._last, None
+                before = self._last
                 self._last = committed = self._database.submit_write(run)
-        except ReMeError as exc:  # closed; it is raised where each of them waits
+        except (ReMeError, RuntimeError) as exc:  # closed, or no thread begins; it is raised where each of them waits
+            is_begun = False  # a later thread may run it
             for write in self._taken():
                 write.answer(exc)
         else:
@@ -146,3 +157,16 @@ class _Write:
             self.done.set_result(self.result)
         else:
             self.done.set_exception(error)
+
+
+# The one state of a module here: what is to be done at a fork is told to the interpreter once and for all.
+_ALL: weakref.WeakSet[SharedCommits] = weakref.WeakSet()
+
+
+def _begin_anew() -> None:
+    for commits in list(_ALL):
+        commits.begin_anew()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_begin_anew)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import re
 import threading
+import zlib
 from collections.abc import Collection, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
 from itertools import accumulate, pairwise
+from json import JSONDecodeError
 from struct import Struct
 from types import ModuleType
 from typing import Any, TypeAlias, TypeGuard
@@ -23,7 +25,7 @@ from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_ev
 from langgraph.checkpoint.serde.jsonplus import EXT_DELTA_SNAPSHOT, EXT_PYDANTIC_V2, JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from reme_core.errors import ConfigurationError
+from reme_core.errors import ConfigurationError, CorruptDataError
 from reme_core.schema import shown
 from reme_langchain.saver._deflate import MSGPACK, deflated, inflated, inflated_all
 from reme_langchain.saver._payloads import APART, Payloads, take_out
@@ -296,9 +298,14 @@ class ValueCodec:
 
         Raises:
             ConfigurationError: Names the class, and the entry of `allow` that is missing.
+            CorruptDataError: Something in here is no value at all.
         """
         with _blocked() as blocked:
-            yield
+            try:
+                yield
+            except _UNREADABLE as exc:
+                msg = f"a checkpoint holds a value that can't be read ({type(exc).__name__}): restore a backup"
+                raise CorruptDataError(msg) from exc
         for module, name in sorted(blocked):
             msg = (
                 f"the checkpoint holds a {module}.{name}, which is rebuilt only if it is allowed: read it through the "
@@ -358,6 +365,7 @@ def digest_of(part: Typed, key: bytes) -> bytes:
     return blake2b(type_.encode() + b"\0" + data, digest_size=16, key=key, person=b"typed").digest()
 
 
+_UNREADABLE = (ormsgpack.MsgpackDecodeError, UnicodeDecodeError, JSONDecodeError, zlib.error)
 _SCALARS = frozenset({type(None), bool, bytes, float, int, str})
 _PLAIN = _SCALARS | {dict}
 
@@ -384,10 +392,7 @@ def _ends(body: bytes) -> tuple[int, ...]:
     ends: list[int] = []
     at = 0
     size = len(body)
-    while at < size:
-        length = _EXT_LENGTHS.get(body[at])
-        if length is None:
-            break
+    while at < size and (length := _EXT_LENGTHS.get(body[at])) is not None:
         at += 2 + length.size + length.unpack_from(body, at + 1)[0]
         ends.append(at)
     return tuple(ends)

@@ -24,7 +24,7 @@ from reme_core.stores.postgres.adapter_tables import OF_SCOPE, OF_SPACE
 from reme_langchain import ReMeByteStore, ReMeSaver, ReMeStore
 from reme_langchain.saver._message_blobs import Blobs, KnownDigests
 from reme_langchain.saver._payloads import find_payload
-from reme_langchain.saver._remove_and_copy import copy_thread
+from reme_langchain.saver._remove_and_copy import copy_thread, delete_thread
 from reme_langchain.saver._saver_tables import make_thread
 from tests.adapters.langchain import test_kv
 from tests.adapters.langchain.saver.test_payloads import PHOTO, kept, of_user, shown
@@ -294,3 +294,24 @@ async def test_bytes_outlive_their_thread_where_another_one_begins_to_refer_to_t
     await ReMeSaver(other).adelete_thread("1")
     thread = await referring
     assert await memory.database.read(lambda c: find_payload(c, thread, digest), within="default") == PHOTO
+
+
+@pytest.mark.postgres
+async def test_who_waits_to_remove_a_thread_keeps_no_bytes_from_others(two: tuple[ReMe, ReMe]) -> None:
+    memory, other = two
+    saver, own = ReMeSaver(memory), PHOTO + b"own"
+    await asyncio.to_thread(put, saver, of_user("1"), state={"raw": PHOTO})
+    await asyncio.to_thread(put, saver, of_user("2"), first={"raw": own}, second={"raw": PHOTO})
+    begun = threading.Event()
+
+    def remove(connection: SqlConnection) -> None:
+        delete_thread(connection, "1")
+        begun.set()
+        waits_for_me(connection)
+        connection.execute("SELECT 1 FROM langgraph_blobs WHERE digest = ? FOR UPDATE NOWAIT", (sha256(own).digest(),))
+
+    removing = asyncio.create_task(memory.database.write(remove, within=SpacePart("default", "langgraph thread 1")))
+    await asyncio.to_thread(begun.wait, 10)
+    await ReMeSaver(other).adelete_thread("2")
+    await removing
+    assert await asyncio.to_thread(kept, saver) == []

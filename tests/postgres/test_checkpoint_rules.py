@@ -53,6 +53,8 @@ ABOUT_FILES = {
     "test_bytes_go_with_the_user_and_are_counted",
     "test_nothing_is_taken_out_of_what_is_encrypted",
     "test_bytes_that_are_missing_are_told",
+    "test_bytes_that_are_others_than_were_kept_are_told",
+    "test_a_row_that_was_changed_by_hand_is_told_and_can_be_deleted",
     "test_threads_with_images_are_imported_from_a_saver",
     # They have no store.
     "test_what_is_taken_out_comes_back_byte_by_byte",

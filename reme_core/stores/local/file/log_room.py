@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +25,7 @@ class LogRoom:
         # The other systems have no such call, and one could not remove a log that is open here.
         self._log = None if path is None or os.name != "posix" else f"{path.absolute()}-wal"
         self._opened = -1
+        self._end: Callable[[], object] | None = None
         self._size = 0
         self._longer = 0
 
@@ -36,6 +39,7 @@ class LogRoom:
         with suppress(OSError):
             if self._opened < 0:
                 self._opened = os.open(self._log, os.O_WRONLY | os.O_CLOEXEC)
+                self._end = weakref.finalize(self, os.close, self._opened)  # of a memory that nobody closes as well
             size = os.lseek(self._opened, 0, os.SEEK_END)  # to ask for the times as well makes the commit slower
             if size != self._size:
                 self._size = size
@@ -46,6 +50,6 @@ class LogRoom:
 
     def close(self) -> None:
         """Let go of the log."""
-        if self._opened >= 0:
-            os.close(self._opened)
-            self._opened = -1
+        if self._end is not None:
+            self._end()
+            self._opened, self._end = -1, None

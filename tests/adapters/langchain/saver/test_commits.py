@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
+import signal
 import sqlite3
 import statistics
 import subprocess
@@ -20,9 +22,10 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import Checkpoint, empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 
-from reme_core import ReMe
+from reme_core import Database, ReMe
 from reme_core.errors import ReMeError
 from reme_langchain import ReMeSaver
+from reme_langchain.saver._shared_commits import SharedCommits
 
 
 def at(thread: str) -> Any:
@@ -222,6 +225,66 @@ async def test_a_number_that_is_given_again_stands_for_what_has_it_now(tmp_path:
             assert await read(saver, "t") == await read(other, "t") == said
             await (saver if number % 2 else other).adelete_thread("t")
             assert await saver.aget_tuple(at("t")) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+async def test_the_child_of_a_fork_writes_although_a_thread_of_its_parent_was_about_to(tmp_path: Path) -> None:
+    async with ReMe("m", tmp_path, llm=None, embedding=None) as memory:
+        saver, release, statuses = ReMeSaver(memory), threading.Event(), list[int]()
+        await put(saver, "parent", 1, x=1)
+        database, commits = saver._file.database, saver._file._commits
+        assert isinstance(database, Database)
+        assert isinstance(commits, SharedCommits)
+
+        def fork() -> None:
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                made = checkpoint(3, x=3)
+                saver.put(at("child"), made, {}, made["channel_versions"])
+                os._exit(0)
+            statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+        def write() -> None:
+            made = checkpoint(2, x=2)
+            saver.put(at("parent"), made, {}, made["channel_versions"])
+
+        database.submit_write(lambda _: release.wait(20))
+        forking, writing = threading.Thread(target=fork), threading.Thread(target=write)
+        forking.start()
+        while forking.is_alive() and not database._gate.locked():  # noqa: ASYNC110  # the fork has begun
+            await asyncio.sleep(0)
+        writing.start()
+        while writing.is_alive() and not commits._submitting.locked():  # noqa: ASYNC110  # it says so to nobody
+            await asyncio.sleep(0)
+        release.set()
+        await asyncio.to_thread(forking.join, 30)
+        await asyncio.to_thread(writing.join, 30)
+        assert statuses == [0]
+        assert [saver.get_tuple(at(thread)) is not None for thread in ("parent", "child")] == [True, True]
+
+
+async def test_a_write_for_which_no_thread_can_begin_fails_and_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ReMeSaver.from_path(tmp_path / "m.db", synchronous="NORMAL") as saver:
+        await put(saver, "t", 1, x=1)
+        database = saver._file.database
+        assert isinstance(database, Database)
+        database.before_fork()  # its threads end
+        database.after_fork()
+
+        def start(_: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", start)
+            for number in (2, 3):
+                with pytest.raises(RuntimeError, match="new thread"):
+                    await asyncio.wait_for(put(saver, "t", number, x=number), 20)
+        await put(saver, "t", 4, x=4)
+        assert [found.checkpoint["channel_values"] for found in saver.list(at("t"))] == [{"x": 4}, {"x": 1}]
 
 
 def test_a_write_ends_although_the_loop_that_asked_for_it_was_closed(

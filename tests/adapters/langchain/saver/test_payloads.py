@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from base64 import b64encode, urlsafe_b64encode
-from contextlib import closing
+from contextlib import closing, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -332,6 +332,59 @@ def test_bytes_that_are_missing_are_told(tmp_path: Path) -> None:
         connection.execute("DELETE FROM langgraph_blobs WHERE type = ?", (PAYLOAD,))
     with ReMeSaver.from_path(tmp_path / "memory.db") as saver, pytest.raises(CorruptDataError, match="missing"):
         saver.get_tuple(at)
+
+
+def changed(path: Path, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute(statement, values).rowcount
+
+
+def test_bytes_that_are_others_than_were_kept_are_told(tmp_path: Path) -> None:
+    with ReMeSaver.from_path(tmp_path / "memory.db") as saver:
+        at = put(saver, of_user("1"), state={"raw": PHOTO})
+        other = put(saver, of_user("2"), state={"raw": PHOTO})
+    bad = PHOTO[:-1] + b"?"
+    changed(tmp_path / "memory.db", "UPDATE langgraph_blobs SET data = ? WHERE length(data) = ?", bad, len(bad))
+    with ReMeSaver.from_path(tmp_path / "memory.db") as saver:
+        for place in (at, other):
+            with pytest.raises(CorruptDataError, match="others than were kept"):
+                saver.get_tuple(place)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("UPDATE langgraph_blobs SET data = ? WHERE type = 'reme/apart'", value)
+        for value in (b"", b"\xc1", ormsgpack.packb([1]), ormsgpack.packb(["z", b"no", []]), ormsgpack.packb([1, 2, 3]))
+    ]
+    + [
+        ("UPDATE langgraph_blobs SET data = ? WHERE type = 'z'", b"no"),
+        ("UPDATE langgraph_blobs SET type = ? WHERE type = 'z'", APART),
+        ("UPDATE langgraph_blobs SET type = ? WHERE type = 'z'", "json"),
+        ("UPDATE langgraph_checkpoints SET metadata = ?", "[[1"),
+        ("UPDATE langgraph_checkpoints SET metadata = ?", "{"),
+        ("UPDATE langgraph_checkpoints SET body = ?", b"\xc1"),
+        ("UPDATE langgraph_checkpoints SET entries = ?", b"[]"),
+        ("UPDATE langgraph_checkpoints SET entries = ?", ormsgpack.packb({"state": 1})),
+        ("UPDATE langgraph_checkpoints SET entries = ?", ormsgpack.packb({"state": [9, "", b""]})),
+        ("UPDATE langgraph_checkpoints SET entries = ?", ormsgpack.packb({"state": [1, "", ormsgpack.packb([])]})),
+        ("UPDATE langgraph_writes SET form = ?", 7),
+    ],
+)
+def test_a_row_that_was_changed_by_hand_is_told_and_can_be_deleted(tmp_path: Path, column: str, value: object) -> None:
+    path = tmp_path / "memory.db"
+    with ReMeSaver.from_path(path, synchronous="NORMAL") as saver:
+        at = put(saver, of_user("t"), messages=[AIMessage("word " * 40, id="1"), shown()], state={"raw": PHOTO})
+        saver.put_writes(at, [("state", {"raw": PHOTO})], "task")
+    changed(path, column, value)
+    with ReMeSaver.from_path(path, synchronous="NORMAL") as saver:
+        with pytest.raises(CorruptDataError, match="restore a backup"):
+            saver.get_tuple(at)
+        for call in (lambda: saver.prune(["t"]), lambda: saver.copy_thread("t", "copy")):
+            with suppress(CorruptDataError):  # no other error
+                call()
+        saver.delete_thread("t")
+        assert saver.get_tuple(at) is None
 
 
 def test_an_image_that_waits_for_a_history_outlives_its_checkpoint(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from reme_core.stores.local.file.database import Database
 from reme_core.stores.local.file.dialect import FileConnection
 from reme_core.stores.local.file.file_location import FileSettings
+from reme_core.stores.local.file.log_room import LogRoom
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="room is made on POSIX alone")
 
@@ -88,6 +89,17 @@ async def test_two_that_write_to_one_log_leave_each_others_commits(tmp_path: Pat
     await one.close()
     await two.close()
     assert [text.split()[0] for text in notes_in(tmp_path / "m.db")] == [f"{number}" for number in range(40)]
+
+
+def test_a_log_that_nobody_lets_go_of_is_closed_with_its_owner(tmp_path: Path) -> None:
+    (tmp_path / "m.db-wal").write_bytes(bytes(_FRAME))
+    room = LogRoom(tmp_path / "m.db")
+    room.make()
+    opened = room._opened
+    assert os.path.samestat(os.fstat(opened), (tmp_path / "m.db-wal").stat())
+    del room
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened)
 
 
 async def test_a_disk_without_room_fails_no_commit_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
