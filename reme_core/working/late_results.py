@@ -19,9 +19,8 @@ _NAME_CHARS = 100
 def tell_late_results(messages: Sequence[Message], summary: str) -> tuple[Message, ...]:
     """Return messages in which each result that no call stands before is a text that tells it, whole.
 
-    Ids, trust and order stay, and roles but `system`: what a tool wrote is no instruction of the application. A message
-    without late results is the same object. Without a summary nothing has left, and nothing is changed: a result that
-    never had a call is its sender's affair.
+    Ids, roles, trust and order stay. A message without late results is the same object. Without a summary nothing has
+    left, and nothing is changed: a result that never had a call is its sender's affair.
     """
     if not summary.strip():
         return tuple(messages)
@@ -53,8 +52,7 @@ def _told(message: Message, called: set[str]) -> Message:
         elif block.type == "tool_result" and block.call_id not in called:
             late[place] = TextBlock(text=words_of(block) + block.output)
     content = tuple(late.get(place, block) for place, block in enumerate(message.content))
-    role = "tool" if message.role == "system" else message.role
-    told = message.model_copy(update={"content": content, "role": role})
+    told = message.model_copy(update={"content": content})
     # A result made its message a tool's words, whoever sent it.
     mark: dict[str, JsonValue] = {} if told.trust is message.trust else {TRUST: message.trust.value}
     return told.model_copy(update={"metadata": {**message.metadata, **mark}}) if mark else told
