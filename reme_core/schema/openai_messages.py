@@ -18,6 +18,7 @@ from reme_core.schema.content_blocks import (
     ToolResultBlock,
 )
 from reme_core.schema.messages import Message
+from reme_core.schema.trust import TrustClass
 
 _NOT_IN_NAMES = re.compile(r"[\s<|\\/>]+")
 """OpenAI refuses names with these characters."""
@@ -47,14 +48,19 @@ def _flush(message: Message, run: list[ContentBlock]) -> list[JsonValue]:
     if not blocks:
         return []
     calls: list[JsonValue] = [_tool_call(block) for block in blocks if isinstance(block, ToolCallBlock)]
-    # Only an assistant calls tools; and what stands beside a tool's result is no answer to a call: the user tells it.
-    role = "assistant" if calls else "user" if message.role == "tool" else message.role
+    role = "assistant" if calls else _role(message)  # only an assistant calls tools
     wire: dict[str, JsonValue] = {"role": role, "content": _content(blocks, role)}
     if message.name:
         wire["name"] = _NOT_IN_NAMES.sub("_", message.name)[:64]
     if calls:
         wire["tool_calls"] = calls
     return [wire]
+
+
+def _role(message: Message) -> str:
+    """Return whose words texts are: beside a tool's result, or with a mark of less trust, no instruction of anybody."""
+    is_lowered = message.role == "system" and message.trust is not TrustClass.USER
+    return "user" if message.role == "tool" or is_lowered else message.role
 
 
 def _content(blocks: Sequence[ContentBlock], role: str) -> JsonValue:
