@@ -166,7 +166,7 @@ class FileSettings:
     """How a file is opened.
 
     Attributes:
-        path: The file; its folder is made.
+        path: The file; its folder is made. Of a symbolic link what it leads to: SQLite keeps its log beside that.
         synchronous: FULL: an acknowledged write survives a power cut. NORMAL: it survives a killed process; a power cut
             may take the last writes, never the file's consistency.
         busy_timeout_s: How long to wait for another process that is writing.
@@ -177,6 +177,11 @@ class FileSettings:
     synchronous: Literal["FULL", "NORMAL"] = "FULL"
     busy_timeout_s: float = 10.0
     max_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Follow a link."""
+        if self.path.is_symlink():
+            object.__setattr__(self, "path", Path(os.path.realpath(self.path)))
 
 
 # After a log has grown behind a reader, it is cut to this; SQLite's own checkpoints begin at half of it.

@@ -201,3 +201,15 @@ async def test_a_database_given_as_an_export_by_mistake_keeps_its_locks(tmp_path
             pool.submit(processes.write_one, tmp_path, "other").result()  # the last to close removes the log
         assert (tmp_path / "memory.db-wal").exists()
         await memory.add_memory("was written, too", user_id="alice")
+
+
+async def test_a_link_is_followed_to_the_file_and_its_log(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "memory.db"
+    link.symlink_to(tmp_path / "real" / "kept.db")
+    for number in range(2):
+        async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+            await memory.summary([("user", f"word {number}")], user_id="alice")
+            assert (await memory.stats(user_id="alice")).messages == number + 1
+    assert link.is_symlink()
+    assert (tmp_path / "real" / "kept.db").stat().st_size
