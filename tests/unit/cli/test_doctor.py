@@ -28,6 +28,7 @@ def line(done: Done, name: str) -> str:
 def use_model(monkeypatch: pytest.MonkeyPatch, part: str, url: str, **more: str) -> None:
     for name, value in {"MODEL": "m-1", "BASE_URL": url, "API_KEY": KEY, **more}.items():
         monkeypatch.setenv(f"REME_{part}_{name}", value)
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)  # seconds between tries where nobody answers
 
 
 def test_a_set_up_that_works_is_told_in_full(reme: Reme, monkeypatch: pytest.MonkeyPatch) -> None:
