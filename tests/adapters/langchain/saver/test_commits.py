@@ -169,8 +169,9 @@ def test_a_fork_waits_for_writes_of_which_one_fails(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", _FORK, str(tmp_path / "m.db")], check=True, timeout=30)
 
 
-async def test_a_put_of_a_running_chat_takes_few_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Python gives up its lock for each, and a busy thread keeps it for up to 5 ms.
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that SQLite is given from now on."""
     seen: list[str] = []
     connect = sqlite3.connect
 
@@ -180,6 +181,11 @@ async def test_a_put_of_a_running_chat_takes_few_statements(tmp_path: Path, monk
         return made
 
     monkeypatch.setattr(sqlite3, "connect", traced)
+    return seen
+
+
+async def test_a_put_of_a_running_chat_takes_few_statements(tmp_path: Path, seen: list[str]) -> None:
+    # Python gives up its lock for each, and a busy thread keeps it for up to 5 ms.
     async with ReMeSaver.from_path(tmp_path / "m.db") as saver:
         said = [HumanMessage("0", id="0")]
         for number in range(1, 4):
@@ -193,16 +199,7 @@ async def test_a_put_of_a_running_chat_takes_few_statements(tmp_path: Path, monk
         assert len(seen) <= 5  # begin, checkpoint, writes, messages, commit
 
 
-async def test_what_was_read_of_a_list_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-    connect = sqlite3.connect
-
-    def traced(*args: Any, **options: Any) -> sqlite3.Connection:
-        made = connect(*args, **options)
-        made.set_trace_callback(seen.append)
-        return made
-
-    monkeypatch.setattr(sqlite3, "connect", traced)
+async def test_what_was_read_of_a_list_is_not_read_again(tmp_path: Path, seen: list[str]) -> None:
     async with ReMeSaver.from_path(tmp_path / "m.db") as saver:
         said = [HumanMessage(f"{number}", id=f"{number}") for number in range(100)]
         await put(saver, "t", 1, messages=said)
